@@ -1,0 +1,78 @@
+"""Finds every backend: the modules in this folder, then entry points; keeps the reason an absent one is absent."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import pkgutil
+
+from .base import Availability, Backend, Problem, Unavailable
+
+GROUP = "gemm_crossover.backends"
+
+
+class Broken(Backend):
+    """Stands in for a module that could not even be imported, so that its reason is shown, not lost."""
+
+    device = "cpu"
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        self.name, self.error = name, error
+
+    def probe(self) -> Availability:
+        return Availability(ok=False, reason=f"{type(self.error).__name__}: {self.error}")
+
+    def supports(self, problem: Problem) -> str | None:
+        return self.probe().reason
+
+    def open(self, problem, operands, **_):  # type: ignore[no-untyped-def]
+        raise Unavailable(self.probe().reason)
+
+
+def _loaders():
+    package = importlib.import_module(__package__)
+    for module in pkgutil.iter_modules(package.__path__):
+        yield module.name, functools.partial(importlib.import_module, f"{__package__}.{module.name}")
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        yield entry.name, entry.load
+
+
+@functools.cache
+def _found() -> dict[str, Backend]:
+    found: dict[str, Backend] = {}
+    for name, importer in _loaders():
+        try:
+            loaded = importer()
+            load = loaded if callable(loaded) else getattr(loaded, "load", None)
+            backends = load() if load else []
+        except Exception as error:
+            backends = [Broken(name, error)]
+        found.update((backend.name, backend) for backend in backends)
+    return found
+
+
+def all_backends() -> list[Backend]:
+    """Every backend known, usable or not, in a stable order: CPU first, then by name."""
+    return sorted(_found().values(), key=lambda b: (b.device != "cpu", b.name))
+
+
+def get(name: str) -> Backend:
+    """The backend of that name. KeyError lists the known names."""
+    try:
+        return _found()[name]
+    except KeyError:
+        raise KeyError(f"no backend {name!r}: known are {', '.join(sorted(_found()))}") from None
+
+
+def usable(problem: Problem | None = None, device: str | None = None) -> list[Backend]:
+    """Backends that can run here (and compute `problem`), unverified and null ones left out."""
+    return [
+        b
+        for b in all_backends()
+        if b.verified
+        and b.name != "null"
+        and (device is None or b.device == device)
+        and b.probe().ok
+        and (problem is None or b.supports(problem) is None)
+    ]

@@ -1,0 +1,1 @@
+"""CPU-versus-GPU comparison of matrix products: measure, analyse, render."""

@@ -1,0 +1,106 @@
+"""What was measured: versioned, immutable records. Raw samples are kept; everything else is derived from them.
+
+SI units: seconds, bytes, FLOP. No host or user name, no absolute path.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from backends.base import Problem
+
+SCHEMA = 1
+
+Provenance = Literal["measured", "recorded", "modelled"]
+Role = Literal["candidate", "pilot", "control_aa", "control_delay"]
+
+
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of the correctness gate; a cell whose gate is not ok has no samples."""
+
+    ok: bool
+    failed: str = ""
+    """Which part failed: exact, fingerprint, bound, or error (it raised); empty when ok."""
+    detail: str = ""
+    max_error: float | None = None
+    """Largest |error| / (|A||B|) seen on random data, in units of 1 (not of u)."""
+
+
+class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+    """SM clock in MHz and throttle reasons, before and after; None where they cannot be read."""
+
+    before_mhz: int | None = None
+    after_mhz: int | None = None
+    nominal_mhz: int | None = None
+    throttle: tuple[str, ...] = ()
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate in one comparison group: the smallest thing that is measured.
+
+    samples_s[i] is the wall time in seconds of one `enqueue(transfer, reuse)`: a mean over `inner[i]` calls
+    of it where one is too short for the clock. round_of[i] is the round it was taken in: samples of two cells
+    with the same round are a pair.
+    """
+
+    problem: Problem
+    backend: str
+    device: str
+    role: Role = "candidate"
+    transfer: str = "resident"
+    reuse: int = 1
+    host_memory: str = "pageable"
+    cache_state: str = "hot"
+    timing: Literal["latency", "throughput"] = "latency"
+    calls_from: Literal["python", "c"] = "python"
+    threads: int | None = None
+    threads_observed: int | None = None
+    cpu_per_wall: float | None = None
+    devices: tuple[int, ...] = ()
+    provenance: Provenance = "measured"
+    samples_s: tuple[float, ...] = ()
+    round_of: tuple[int, ...] = ()
+    inner: tuple[int, ...] = ()
+    empty_s: float | None = None
+    compile_s: float | None = None
+    alloc_s: float | None = None
+    first_call_s: float | None = None
+    parts_s: dict[str, float] | None = None
+    gate: GateResult | None = None
+    clocks: Clocks | None = None
+    kernel: str = ""
+    kernel_hash: str = ""
+    config: dict[str, Any] = {}
+    verified: bool = True
+    flags: tuple[str, ...] = ()
+    """Any of: throttled, noisy, below_resolution, time_budget."""
+    skip_reason: str = ""
+    """Why there is no time, where there is none."""
+    process_id: int = 0
+    group: str = ""
+    """Key of the comparison group; see `group_key`."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One invocation: where, how asked, and every cell."""
+
+    schema: int = SCHEMA
+    tool_version: str = ""
+    created: str = ""
+    """UTC, ISO 8601."""
+    experiment: str = ""
+    command: str = ""
+    options: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    complete: bool = True
+    """False when it was interrupted or ran out of budget; what is there is whole nevertheless."""
+    cells: tuple[Cell, ...] = ()
+
+
+def group_key(problem: Problem, host_memory: str) -> str:
+    """Names the comparison group: all candidates, modes and controls of one problem and host memory kind."""
+    p = problem
+    marks = f"a{p.alpha:g}b{p.beta:g}{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}"
+    return f"{p.op}/{p.m}x{p.n}x{p.k}/{p.batch}/{p.dtype}/{p.math}/{marks}/{host_memory}"
