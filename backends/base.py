@@ -191,7 +191,7 @@ class Backend(ABC):
 
 
 class Session(ABC):
-    """A problem bound to one backend, ready to be timed. `run` is prebound: it allocates and parses nothing."""
+    """A problem bound to one backend, ready to be timed. `run` is prebound: no allocation, no parsing."""
 
     def __init__(self, problem: Problem, operands: Operands, info: SessionInfo) -> None:
         self.problem, self.operands, self.info = problem, operands, info

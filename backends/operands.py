@@ -44,7 +44,7 @@ def shapes(p: Problem) -> tuple[tuple[int, ...], tuple[int, ...] | None, tuple[i
 
 
 def allocate(p: Problem, host_memory: HostMemory = "pageable") -> Operands:
-    """Arrays for `p`, every page written once. Pinned ones need CUDA: Unavailable says why it is not there."""
+    """Arrays for `p`, every page written once. Pinned ones need CUDA, else Unavailable says why."""
     dtype = numpy_dtype(p.dtype)
     empty = np.empty if host_memory == "pageable" else _empty_pinned
     arrays = [None if s is None else empty(s, dtype) for s in shapes(p)]
@@ -62,7 +62,8 @@ def _empty_pinned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
         return cupyx.empty_pinned(shape, dtype)
     except Exception as error:  # CuPy raises several unrelated kinds without a driver
-        raise Unavailable(f"pinned host memory needs a CUDA device: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise Unavailable(f"pinned host memory needs a CUDA device: {reason}") from error
 
 
 def fill_random(operands: Operands, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Finds every backend: the modules in this folder, then entry points; keeps the reason an absent one is absent."""
+"""Finds every backend: this folder's modules, then entry points; keeps the reason an absent one is absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured: versioned, immutable records. Raw samples are kept; everything else is derived from them.
+"""What was measured: versioned, immutable records. Raw samples are kept; all else is derived from them.
 
 SI units: seconds, bytes, FLOP. No host or user name, no absolute path.
 """
