@@ -28,7 +28,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=["3.10", "3.11", "3.12", "3.13"])
 def tests(session: nox.Session) -> None:
-    """Every test that needs no GPU, against an installed wheel."""
+    """Every test that needs no GPU, with the native library installed."""
     session.install(".[test,bf16]")
     session.run("python", "-m", "pytest", *session.posargs)
 
