@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import signal
@@ -41,10 +42,11 @@ Exit codes: 0 ok, 1 error, 2 wrong usage, 3 regression, 4 a requested row ended 
 class App(click.Group):
     """A group whose commands are the modules in `suite/experiments`, loaded when needed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return experiments.names()
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name
         try:
             return experiments.load(name)
         except KeyError:
@@ -52,16 +54,15 @@ class App(click.Group):
         except Exception as error:  # one broken module must not take the others with it
             return _broken(name, f"{type(error).__name__}: {error}")
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run and exit: never a traceback for bad input, an interruption or a closed pipe."""
-        try:
+        with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
             signal.signal(signal.SIGTERM, _interrupt)
-        except ValueError:
-            pass  # not the main thread: signals are somebody else's
-        sys.exit(_ending(lambda: super(App, self).main(*args, standalone_mode=False, **extra)))
+        run = super().main
+        sys.exit(_ending(lambda: run(*args, **{**extra, "standalone_mode": False})))
 
 
-def _interrupt(signum: int, frame: object) -> None:
+def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -106,7 +107,7 @@ def version() -> str:
 @click.group(cls=App, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version(), prog_name="gemm-crossover")
 def app() -> None:
-    pass
+    """The group itself does nothing; its help is HELP."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
 import re
@@ -18,6 +19,16 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
 
     runtime = cupy.cuda.runtime
     return [_gpu(runtime.getDeviceProperties(i), root) for i in range(runtime.getDeviceCount())]
+
+
+def why_none() -> str:
+    """Why no GPU is usable, in one line."""
+    try:
+        return "" if gpus() else "CUDA sees no device"
+    except ImportError:
+        return "CuPy is not installed"
+    except Exception as error:  # CuPy raises several unrelated kinds
+        return str(error) or type(error).__name__
 
 
 def _gpu(properties: dict[str, Any], root: Path) -> dict[str, Any]:
@@ -40,10 +51,8 @@ def pcie(folder: Path) -> dict[str, str]:
     names = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
     found = {}
     for name in names:
-        try:
+        with contextlib.suppress(OSError):
             found[name] = (folder / name).read_text().strip()
-        except OSError:
-            pass
     return found
 
 
@@ -130,13 +139,13 @@ def _read(ask: Callable[[Any], str | None]) -> str | None:
         return None
 
 
-def _nvrtc(cupy: Any) -> str:
+def _nvrtc(_: Any) -> str:
     from cupy.cuda import nvrtc
 
     return "{}.{}".format(*nvrtc.getVersion())
 
 
-def _cublas(cupy: Any) -> str:
+def _cublas(_: Any) -> str:
     from cupy.cuda import cublas, device
 
     number = cublas.getVersion(device.get_cublas_handle())

@@ -20,13 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from backends import cpus
+
 from . import gpu_info
 
 UNKNOWN = "unknown"
 
 THREAD_VARIABLES = (
     "GEMM_NUM_THREADS", "GEMM_ISA", "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS", "MKL_THREADING_LAYER", "BLIS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE",
+    "MKL_NUM_THREADS", "MKL_THREADING_LAYER", "BLIS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE",
 )  # fmt: skip
 
 PACKAGES = (
@@ -51,7 +54,7 @@ def safely(read: Callable[[], Any], default: Any = UNKNOWN) -> Any:
 
 @functools.cache
 def describe(root: Path = Path("/")) -> dict[str, Any]:
-    """This machine as a JSON-able dict. `root` is where /proc and /sys are (tests give an empty folder)."""
+    """A JSON-able description of the machine; /proc and /sys are looked for below `root`."""
     found = {
         "cpu": cpu(root),
         "threads": threads(root),
@@ -62,12 +65,13 @@ def describe(root: Path = Path("/")) -> dict[str, Any]:
         "compiler": {"c": safely(c_compiler, ""), "nvcc": safely(gpu_info.nvcc, "")},
         "software": software(),
     }
+    found["gpu_reason"] = "" if found["gpus"] else safely(gpu_info.why_none, "unknown")
     found["fingerprint"] = fingerprint(found)
     return scrub(found)
 
 
 def fingerprint(machine: dict[str, Any]) -> str:
-    """Twelve hex digits of the hardware alone: the same after an upgrade of software, other on another machine."""
+    """Twelve hex digits of the hardware alone: unchanged by new software, different on another machine."""
     cpu_part = {key: machine["cpu"].get(key) for key in ("model", "logical_cores", "caches", "numa_nodes")}
     gpu_part = [(gpu.get("name"), gpu.get("memory_bytes")) for gpu in machine["gpus"]]
     text = json.dumps([cpu_part, gpu_part], sort_keys=True)
@@ -86,9 +90,19 @@ def cpu(root: Path) -> dict[str, Any]:
         "clock_mhz": safely(lambda: round(_psutil().cpu_freq().current)),
         "isa": [feature for feature in FEATURES if feature in flags],
         "caches": safely(functools.partial(caches, root), []),
-        "numa_nodes": safely(lambda: len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or None),
+        "numa_nodes": safely(lambda: numa_nodes(root)),
         "memory_bytes": safely(lambda: _psutil().virtual_memory().total),
     }
+
+
+def numa_nodes(root: Path) -> int | None:
+    """NUMA nodes; None where the kernel does not list them."""
+    return len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or None
+
+
+def package_version(name: str) -> str | None:
+    """Version of an installed distribution, None where it is absent."""
+    return safely(functools.partial(importlib.metadata.version, name), None)
 
 
 def _archspec() -> Any:
@@ -136,39 +150,13 @@ def _cpu_list(text: str) -> set[int]:
 
 def threads(root: Path) -> dict[str, Any]:
     """What limits the number of threads: affinity, cgroup quota, environment; and what is left to use."""
-    allowed = safely(lambda: len(os.sched_getaffinity(0)), os.cpu_count() or 1)
-    quota = safely(functools.partial(cgroup_cpus, root), None)
+    quota = functools.partial(cpus.cgroup_quota, root / "sys/fs/cgroup", root / "proc/self/cgroup")
     return {
-        "affinity_cpus": allowed,
-        "cgroup_cpus": quota,
-        "usable": max(1, min(allowed, int(quota) if quota else allowed)),
+        "affinity_cpus": safely(lambda: len(os.sched_getaffinity(0))),
+        "cgroup_cpus": safely(quota, None),
+        "usable": safely(cpus.allowed_cpus, 1),
         "environment": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     }
-
-
-def cgroup_cpus(root: Path) -> float | None:
-    """CPUs that the cgroup quota allows (v2 `cpu.max` up the tree, v1 `cpu.cfs_quota_us`); None: no limit."""
-    found = []
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = root / "sys/fs/cgroup" / ("cpu" if controllers else "")
-        here = base / path.lstrip("/")
-        for folder in (here, *here.parents):
-            found.append(safely(functools.partial(_quota, folder), None))
-            if folder == base:
-                break
-    return min((cpus for cpus in found if cpus), default=None)
-
-
-def _quota(folder: Path) -> float | None:
-    if (folder / "cpu.max").exists():
-        quota, period = (folder / "cpu.max").read_text().split()
-    else:
-        quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-        period = (folder / "cpu.cfs_period_us").read_text().strip()
-    return None if quota in ("max", "-1") else int(quota) / int(period)
 
 
 def blas() -> list[dict[str, Any]]:
@@ -219,7 +207,7 @@ def software() -> dict[str, Any]:
         "libc": safely(lambda: " ".join(platform.libc_ver())),
         "architecture": safely(platform.machine),
         "python": safely(lambda: f"{platform.python_implementation()} {platform.python_version()}"),
-        "packages": {name: v for name in PACKAGES if (v := safely(lambda: importlib.metadata.version(name), None))},
+        "packages": {name: v for name in PACKAGES if (v := package_version(name))},
     }
 
 

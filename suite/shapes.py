@@ -91,9 +91,7 @@ def _value(text: str, shape: str, found: dict[str, Dimension]) -> Dimension:
 
 
 def _shape_help(text: str) -> str:
-    return (
-        f"shape {text!r} is not understood: use {', '.join(FAMILIES)} or an expression such as 'M=N,K=32'"
-    )
+    return f"shape {text!r} is not understood: use {', '.join(FAMILIES)} or an expression such as 'M=N,K=32'"
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -109,20 +107,19 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 def _range(part: str, text: str) -> list[int]:
     match = re.fullmatch(r"(\d+):(\d+):(x|\+)(\d+(?:\.\d+)?)", part)
     if not match:
-        raise ValueError(
-            f"sizes {text!r}: {part!r} is not a range: write start:stop:x2 (times 2) or start:stop:+8 (plus 8)"
-        )
+        raise ValueError(f"sizes {text!r}: {part!r} is not a range: write start:stop:x2 or start:stop:+8")
     start, stop, step = _integer(match[1], text), _integer(match[2], text), float(match[4])
     if start > stop:
         raise ValueError(f"sizes {text!r}: {start} is above {stop}: write the smaller size first")
     grows = step > 1 if match[3] == "x" else step >= 1 and step == int(step)
     if not grows:
-        raise ValueError(f"sizes {text!r}: step {match[3]}{match[4]} does not grow: use x above 1 or a whole +")
+        raise ValueError(f"sizes {text!r}: step {match[3]}{match[4]} does not grow: use x2 or +8")
     return _steps(start, stop, match[3], step)
 
 
 def _steps(start: int, stop: int, kind: str, step: float) -> list[int]:
-    sizes, exact = [], float(start)
+    sizes: list[int] = []
+    exact = float(start)
     while round(exact) <= stop and len(sizes) <= MAX_COUNT:
         sizes.append(round(exact))
         exact = max(exact * step, sizes[-1] + 1) if kind == "x" else exact + step

@@ -1,0 +1,1 @@
+"""Records in; terminal, Markdown, CSV and SVG out. Nothing here measures."""
