@@ -1,0 +1,1 @@
+"""Pure functions of records: nothing here touches hardware or measures."""
