@@ -47,7 +47,7 @@ class Journal:
     def create(cls, path: str | Path, run: Run) -> Journal:
         """Begin a new journal for `run` (its cells are not written); an existing file is replaced."""
         header = msgspec.structs.replace(run, cells=())
-        file = open(path, "wb")  # noqa: SIM115 - kept open, closed by `close`
+        file = Path(path).open("wb")
         journal = cls(Path(path), file, {})
         journal._write({"journal": FORMAT, "run": header})
         journal._sync()
@@ -64,7 +64,7 @@ class Journal:
             return cls.create(path, run)
         loaded = load(path)
         check_same(loaded.run, run, path, ignore)
-        file = open(path, "r+b")  # noqa: SIM115
+        file = Path(path).open("r+b")
         file.truncate(loaded.end)
         file.seek(loaded.end)
         return cls(Path(path), file, dict(loaded.groups))
@@ -188,18 +188,18 @@ def _difference(a: Any, b: Any, name: str, ignore: frozenset[str]) -> tuple[str,
 
 
 def atomic_write(path: str | Path, write: bytes | str | Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that readers see the old or the whole new one: a temporary name beside it, then rename."""
+    """Write a file so that readers see the old or the whole new one: a temporary name beside it, renamed."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with temporary.open("xb") as file:
             if callable(write):
                 write(file)
             else:
                 file.write(write.encode() if isinstance(write, str) else write)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -69,7 +69,7 @@ def problem_at(
 def size_of(problem: Problem, shape: Shape) -> int:
     """The size at which `shape` gives this problem, the inverse of `problem_at`.
 
-    A shape that is one fixed point has its largest dimension as its size. ValueError for another shape's problem.
+    A shape that is one fixed point has its largest dimension as size. ValueError for another shape's problem.
     """
     if problem.op in ("vector_add", "copy"):
         return problem.n

@@ -12,6 +12,7 @@ Band: the true crossover lies above `band[0]`, the largest loss below the stable
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Literal
@@ -28,7 +29,7 @@ Kind = Literal["crosses", "<= smallest", "> largest", "undecided", "nothing meas
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One measured size: the ratio there, and which CPU backend (at how many threads) met which GPU backend."""
+    """One measured size: the ratio there, and which CPU backend at how many threads met which GPU backend."""
 
     size: int
     ratio: Ratio
@@ -38,7 +39,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Two decided sizes, with nothing decided between them, whose verdicts differ; `to` is the larger one's."""
+    """Two decided sizes without another between them, whose verdicts differ; `to` is the larger one's."""
 
     low: int
     high: int
@@ -62,7 +63,7 @@ class Crossover(msgspec.Struct, frozen=True, kw_only=True):
     isolated_losses: tuple[int, ...] = ()
     changes: tuple[Change, ...] = ()
     spacing: float = 2.0
-    resolution: float = float("inf")
+    resolution: float = math.inf
     cpu: str = ""
     gpu: str = ""
     cpu_threads: int | None = None
@@ -73,9 +74,7 @@ class Crossover(msgspec.Struct, frozen=True, kw_only=True):
         return f"reversals narrower than a factor of {self.spacing:g} in size may have been missed"
 
 
-def crossover(
-    points: Sequence[Point], *, spacing: float = 2.0, resolution: float = float("inf")
-) -> Crossover:
+def crossover(points: Sequence[Point], *, spacing: float = 2.0, resolution: float = math.inf) -> Crossover:
     """The crossover of points in any order, one per size.
 
     spacing: largest ratio of neighbouring sizes of the coarse sweep. ValueError when a size comes twice.
@@ -176,15 +175,13 @@ def points(
         cpu, gpu = (candidate(group, device, transfer, reuse) for device in ("cpu", "cuda"))
         if cpu is not None and gpu is not None:
             limit = limits.get(key, NO_CONTROLS).ratio
-            between = ratio(cpu, gpu, confidence, limit if limit < float("inf") else 1.0)
+            between = ratio(cpu, gpu, confidence, limit if math.isfinite(limit) else 1.0)
             found.append(Point(size_of(cpu.problem), between, cpu.backend, gpu.backend, cpu.threads))
     return found
 
 
 def candidate(cells: Iterable[Cell], device: str, transfer: str, reuse: int) -> Cell | None:
     """The timed candidate of one side and mode in a group, None when that side has no time."""
-    for cell in cells:
-        if (cell.role, cell.device, cell.transfer, cell.reuse) == ("candidate", device, transfer, reuse):
-            if cell.samples_s:
-                return cell
-    return None
+    wanted = ("candidate", device, transfer, reuse)
+    timed = (cell for cell in cells if cell.samples_s)
+    return next((c for c in timed if (c.role, c.device, c.transfer, c.reuse) == wanted), None)
