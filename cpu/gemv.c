@@ -1,0 +1,74 @@
+/* y = alpha * A x + beta * y. Rows of A, or columns, are contiguous in the usual layouts; other strides are
+ * read element by element. Threads share the rows, or for few long rows the columns. */
+#include "internal.h"
+
+#include <string.h>
+
+enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16 };
+
+#define DEFINE_LOOSE(T, name)                                                                      \
+  static void name(const matvec *v) {                                                              \
+    const T *x = v->x;                                                                             \
+    for (ptrdiff_t i = 0; i < v->m; i++) {                                                         \
+      const T *a = (const T *)v->a + i * v->rs_a;                                                  \
+      T sum = 0, *y = (T *)v->y + i * v->inc_y;                                                    \
+      for (ptrdiff_t j = 0; j < v->n; j++) sum += a[j * v->cs_a] * x[j];                           \
+      *y = v->beta != 0 ? (T)v->alpha * sum + (T)v->beta * *y : (T)v->alpha * sum;                 \
+    }                                                                                              \
+  }
+
+DEFINE_LOOSE(float, loose_f32)
+DEFINE_LOOSE(double, loose_f64)
+
+static void rows_product(const kernel *kn, const matvec *v) {
+  if (v->cs_a == 1)
+    kn->dot_rows(v);
+  else if (v->rs_a == 1)
+    kn->add_columns(v);
+  else if (kn->type == GEMM_F32)
+    loose_f32(v);
+  else
+    loose_f64(v);
+}
+
+typedef struct {
+  const kernel *kn;
+  const matvec *whole;
+} job;
+
+static void work(void *arg, int id, int count) {
+  const job *w = arg;
+  const ptrdiff_t grains = ceil_div(w->whole->m, ROW_GRAIN), size = w->kn->size;
+  const ptrdiff_t first = min_of(w->whole->m, grains * id / count * ROW_GRAIN);
+  const ptrdiff_t last = min_of(w->whole->m, grains * (id + 1) / count * ROW_GRAIN);
+  matvec part = *w->whole;
+  part.m = last - first;
+  part.a = (const char *)part.a + first * part.rs_a * size;
+  part.y = (char *)part.y + first * part.inc_y * size;
+  if (part.m > 0) rows_product(w->kn, &part);
+}
+
+static int threads_for(const product *p) {
+  const double bytes = (double)p->m * (double)p->k * (double)p->kn->size;
+  const double most = bytes / FEWEST_BYTES_PER_THREAD;
+  const int threads = gemm_threads_get();
+  if (most < 2) return 1;
+  return most < threads ? (int)most : threads;
+}
+
+static void copy_vector(char *to, const char *from, ptrdiff_t n, ptrdiff_t step, ptrdiff_t size) {
+  for (ptrdiff_t i = 0; i < n; i++, from += step * size, to += size) memcpy(to, from, (size_t)size);
+}
+
+int gemv_product(const product *p) {
+  matvec v = {p->m, p->k, p->a, p->rs_a, p->cs_a, p->b, p->c, p->rs_c, p->alpha, p->beta};
+  if (p->rs_b != 1 && p->k > 1) {
+    char *x = buffer_get((size_t)(p->k * p->kn->size));
+    if (!x) return GEMM_NO_MEMORY;
+    copy_vector(x, p->b, p->k, p->rs_b, p->kn->size);
+    v.x = x;
+  }
+  job w = {p->kn, &v};
+  pool_run(work, &w, threads_for(p));
+  return GEMM_OK;
+}

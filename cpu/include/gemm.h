@@ -1,0 +1,102 @@
+/* The public C interface: matrix products on the CPU, any strides, float32 and float64.
+ *
+ * C = alpha * A B + beta * C with A m x k, B k x n, C m x n. Element (i, j) of A lies at
+ * a[i * rs_a + j * cs_a]; strides count elements and may be negative, zero (broadcast) or not unit.
+ * The elements of C must be distinct and must not overlap A or B.
+ * BLAS rules: beta == 0 (also -0.0) never reads C; alpha == 0 or k == 0 never reads A or B.
+ * No byte outside an operand is ever read or written. Every function may be called from any thread.
+ *
+ * The Python declarations are derived from this file (cpu/tools/cffi_source.py): one declaration
+ * each, no macros inside.
+ */
+#ifndef GEMM_H
+#define GEMM_H
+
+#include <stddef.h>
+
+#define GEMM_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  GEMM_ABI = 1, /* raised when anything in this file changes its meaning */
+  GEMM_F32 = 0,
+  GEMM_F64 = 1,
+  GEMM_OK = 0,
+  GEMM_NO_MEMORY = 1, /* C is unchanged or partly written */
+  GEMM_BAD_ARGUMENT = 2,
+};
+
+/* A whole call, prepared once. `batch` products lie bs_a, bs_b, bs_c elements apart (batch >= 0). */
+typedef struct {
+  int type; /* GEMM_F32 or GEMM_F64 */
+  double alpha, beta;
+  ptrdiff_t m, n, k, batch;
+  const void *a;
+  ptrdiff_t rs_a, cs_a, bs_a;
+  const void *b;
+  ptrdiff_t rs_b, cs_b, bs_b;
+  void *c;
+  ptrdiff_t rs_c, cs_c, bs_c;
+} gemm_call;
+
+/* All return GEMM_OK, GEMM_NO_MEMORY or GEMM_BAD_ARGUMENT (a negative size, an unknown type). */
+GEMM_API int gemm_f32(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, float alpha, const float *a,
+                      ptrdiff_t rs_a, ptrdiff_t cs_a, const float *b, ptrdiff_t rs_b,
+                      ptrdiff_t cs_b, float beta, float *c, ptrdiff_t rs_c, ptrdiff_t cs_c);
+GEMM_API int gemm_f64(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha, const double *a,
+                      ptrdiff_t rs_a, ptrdiff_t cs_a, const double *b, ptrdiff_t rs_b,
+                      ptrdiff_t cs_b, double beta, double *c, ptrdiff_t rs_c, ptrdiff_t cs_c);
+
+/* y = alpha * A x + beta * y with A m x n; inc_x and inc_y are the strides of the vectors. */
+GEMM_API int gemv_f32(ptrdiff_t m, ptrdiff_t n, float alpha, const float *a, ptrdiff_t rs_a,
+                      ptrdiff_t cs_a, const float *x, ptrdiff_t inc_x, float beta, float *y,
+                      ptrdiff_t inc_y);
+GEMM_API int gemv_f64(ptrdiff_t m, ptrdiff_t n, double alpha, const double *a, ptrdiff_t rs_a,
+                      ptrdiff_t cs_a, const double *x, ptrdiff_t inc_x, double beta, double *y,
+                      ptrdiff_t inc_y);
+
+/* The prepared form; a matrix-vector product is one with n == 1. */
+GEMM_API int gemm_run(const gemm_call *call);
+/* The call path of gemm_run with no work behind it. */
+GEMM_API int gemm_run_empty(const gemm_call *call);
+/* `calls` times gemm_run; *seconds receives the wall time of all of them. */
+GEMM_API int gemm_run_timed(const gemm_call *call, ptrdiff_t calls, double *seconds);
+
+/* Threads in force for the process, capped at gemm_threads_max(). At load: GEMM_NUM_THREADS, else
+ * OMP_NUM_THREADS, else the maximum. Setting returns the count now in force, or 0 and changes
+ * nothing when n < 1. */
+GEMM_API int gemm_threads_get(void);
+GEMM_API int gemm_threads_set(int n);
+/* Processors this process may use: its affinity mask and the cgroup quota above it. */
+GEMM_API int gemm_threads_max(void);
+/* Threads that the calling thread's last product really used: small products use fewer, and one
+ * of several concurrent callers gets the pool while the others run on their own thread. */
+GEMM_API int gemm_threads_used(void);
+/* Puts spinning pool threads to sleep at once; the next call wakes them. */
+GEMM_API void gemm_threads_park(void);
+
+/* Instruction sets, space-separated, lowest first; the one in force; and a lower one (GEMM_OK), a
+ * higher or unknown one (GEMM_BAD_ARGUMENT, nothing changes). GEMM_ISA lowers it at load. */
+GEMM_API const char *gemm_isa_compiled(void);
+GEMM_API const char *gemm_isa_usable(void);
+GEMM_API const char *gemm_isa(void);
+GEMM_API int gemm_isa_set(const char *name);
+/* Name of the micro-kernel in force, and its blocks in elements: blocks[3] = MC, KC, NC. */
+GEMM_API const char *gemm_kernel(int type);
+GEMM_API void gemm_blocks(int type, ptrdiff_t *blocks);
+
+GEMM_API int gemm_abi(void);
+/* What was wrong with GEMM_ISA, GEMM_NUM_THREADS or OMP_NUM_THREADS, and what is done; else "". */
+GEMM_API const char *gemm_warnings(void);
+/* Hash of the C sources this was built from, and these declarations in the form that cffi takes. */
+GEMM_API const char *gemm_source_hash(void);
+GEMM_API const char *gemm_declarations(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,126 @@
+/* What the parts of the library know of each other. Sizes and strides count elements, ptrdiff_t
+ * throughout; pointers are bytes, so that the drivers serve every element type. */
+#ifndef GEMM_INTERNAL_H
+#define GEMM_INTERNAL_H
+
+#include "gemm.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define MAX_MR 16
+#define MAX_NR 64
+
+enum { CACHE_LINE = 64, TYPES = 2 };
+
+/* One micro-tile: C[0:m, 0:n] = alpha * A B + beta * C, m <= MR, n <= NR, unit column strides of B
+ * and C. beta == 0 does not read C. Nothing outside the given extents is read or written. */
+typedef struct {
+  ptrdiff_t m, n, k;
+  const void *a;
+  ptrdiff_t rs_a, cs_a;
+  const void *b;
+  ptrdiff_t rs_b;
+  void *c;
+  ptrdiff_t rs_c;
+  double alpha, beta;
+} tile;
+
+/* y[i] = alpha * (A x)[i] + beta * y[i]; x contiguous. */
+typedef struct {
+  ptrdiff_t m, n;
+  const void *a;
+  ptrdiff_t rs_a, cs_a;
+  const void *x;
+  void *y;
+  ptrdiff_t inc_y;
+  double alpha, beta;
+} matvec;
+
+/* Packs a `valid` x k strip into a micro-panel: dst[p * width + w] = src[w * ws + p * ks]. Places with
+ * w >= valid get any value: their products are never stored. */
+typedef void pack_fn(ptrdiff_t valid, ptrdiff_t k, const void *src, ptrdiff_t ws, ptrdiff_t ks,
+                     void *dst);
+
+/* Everything one instruction set offers for one type; a ukr_*.c file defines one of these. */
+typedef struct {
+  const char *name, *isa;
+  int type, mr, nr;
+  ptrdiff_t size; /* bytes of an element */
+  void (*multiply)(const tile *t);
+  pack_fn *pack_a, *pack_b;             /* widths MR and NR */
+  void (*dot_rows)(const matvec *v);    /* cs_a == 1 */
+  void (*add_columns)(const matvec *v); /* rs_a == 1 */
+} kernel;
+
+/* One product with everything resolved. */
+typedef struct {
+  const kernel *kn;
+  double alpha, beta;
+  ptrdiff_t m, n, k;
+  const char *a;
+  ptrdiff_t rs_a, cs_a;
+  const char *b;
+  ptrdiff_t rs_b, cs_b;
+  char *c;
+  ptrdiff_t rs_c, cs_c;
+} product;
+
+typedef struct {
+  ptrdiff_t mc, kc, nc;
+} blocking;
+
+static inline ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+static inline ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+static inline ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
+static inline ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return ceil_div(a, b) * b; }
+
+/* dispatch.c: the kernels in force (type is GEMM_F32 or GEMM_F64), and their block sizes. */
+const kernel *dispatch_kernel(int type);
+blocking dispatch_blocks(const kernel *kn);
+
+/* cache.c: data cache sizes in bytes of level 1, 2 and 3 (3: what one core may count on). */
+ptrdiff_t cache_bytes(int level);
+
+/* limits.c: processors allowed, and a thread count from an environment value (0: unusable). */
+int limits_processors(void);
+int limits_quota(const char *proc_cgroup, const char *mount);
+int limits_parse_threads(const char *text);
+
+/* warnings.c */
+void warn_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* pool.c: runs work(arg, id, count) on up to `want` threads, the caller being id 0; returns the
+ * count. All ids run at the same time, so they may meet at a barrier. */
+typedef void pool_work(void *arg, int id, int count);
+int pool_run(pool_work *work, void *arg, int want);
+void threads_used_reset(void);
+
+typedef struct {
+  _Alignas(CACHE_LINE) atomic_int arrived;
+  _Alignas(CACHE_LINE) atomic_int phase;
+} barrier;
+void barrier_init(barrier *b);
+void barrier_wait(barrier *b, int count);
+
+/* buffer.c: at least `bytes` for packing, aligned to a page, owned by the calling thread and kept
+ * for its next call; NULL without memory. */
+void *buffer_get(size_t bytes);
+
+/* gemm.c, small.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. */
+int gemm_product(const product *p);
+int gemm_blocked(const product *p, blocking blocks, int threads);
+bool small_fits(const product *p);
+void small_product(const product *p);
+int gemv_product(const product *p);
+void scale_c(const product *p);
+
+/* tile.c: one micro-tile with any strides of C. */
+void tile_store(const kernel *kn, tile *t, char *c, ptrdiff_t rs_c, ptrdiff_t cs_c);
+
+/* pack.c: panels [first, last) of a strip cut into panels of `width` rows. */
+void pack_panels(const kernel *kn, pack_fn *pack, ptrdiff_t width, ptrdiff_t rows, ptrdiff_t k,
+                 const char *src, ptrdiff_t ws, ptrdiff_t ks, char *dst, ptrdiff_t first,
+                 ptrdiff_t last);
+
+#endif

@@ -1,0 +1,8 @@
+/* 12 accumulators, two vectors of B and a broadcast or two: the 16 registers. */
+#include "vec_avx2_f32.h"
+
+enum { MR = 6, NR = 16 };
+
+#include "ukr_body.h"
+
+KERNEL(ukr_avx2_f32_6x16, avx2, GEMM_F32);

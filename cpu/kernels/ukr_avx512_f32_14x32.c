@@ -1,0 +1,8 @@
+/* 28 accumulators, two vectors of B and one broadcast: 31 of the 32 registers. */
+#include "vec_avx512_f32.h"
+
+enum { MR = 14, NR = 32 };
+
+#include "ukr_body.h"
+
+KERNEL(ukr_avx512_f32_14x32, avx512, GEMM_F32);

@@ -1,0 +1,9 @@
+/* 12 accumulators of four floats, two vectors of B: what 16 vector registers hold. */
+#define T float
+#include "vec_portable.h"
+
+enum { MR = 6, NR = 8 };
+
+#include "ukr_body.h"
+
+KERNEL(ukr_portable_f32_6x8, portable, GEMM_F32);

@@ -1,0 +1,9 @@
+/* 12 accumulators of two doubles, two vectors of B: what 16 vector registers hold. */
+#define T double
+#include "vec_portable.h"
+
+enum { MR = 6, NR = 4 };
+
+#include "ukr_body.h"
+
+KERNEL(ukr_portable_f64_6x4, portable, GEMM_F64);

@@ -1,0 +1,56 @@
+/* Four doubles, AVX2 and FMA. See vec_avx512_f32.h for what each name means. */
+#ifndef VEC_H
+#define VEC_H
+
+#include <immintrin.h>
+#include <stddef.h>
+
+typedef double T;
+typedef __m256d V;
+typedef __m256i M;
+
+enum { VL = 4, MASKS_ARE_FREE = 0 };
+
+static inline V vzero(void) { return _mm256_setzero_pd(); }
+static inline V vset1(T x) { return _mm256_set1_pd(x); }
+static inline V vfma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+static inline V vmul(V a, V b) { return _mm256_mul_pd(a, b); }
+static inline V vload(const T *p) { return _mm256_loadu_pd(p); }
+static inline void vstore(T *p, V v) { _mm256_storeu_pd(p, v); }
+
+static inline M vmask(ptrdiff_t n) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+
+static inline V vload_m(const T *p, M mask) { return _mm256_maskload_pd(p, mask); }
+static inline void vstore_m(T *p, V v, M mask) { _mm256_maskstore_pd(p, mask, v); }
+
+static inline V vload_n(const T *p, const int n) {
+  if (n == 2) return _mm256_castpd128_pd256(_mm_loadu_pd(p));
+  return n == VL ? vload(p) : vload_m(p, vmask(n));
+}
+
+static inline void vstore_n(T *p, V v, const int n) {
+  if (n == VL)
+    vstore(p, v);
+  else if (n == 2)
+    _mm_storeu_pd(p, _mm256_castpd256_pd128(v));
+  else
+    vstore_m(p, v, vmask(n));
+}
+
+static inline T vsum(V v) {
+  __m128d s = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+  return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
+}
+
+static inline void vtranspose(V r[4]) {
+  V t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]);
+  V t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);
+  r[0] = _mm256_permute2f128_pd(t0, t2, 0x20);
+  r[1] = _mm256_permute2f128_pd(t1, t3, 0x20);
+  r[2] = _mm256_permute2f128_pd(t0, t2, 0x31);
+  r[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* The thread pool. Workers spin for a short while after a job and then sleep; a job wakes only those it needs.
+ *
+ * One caller at a time owns the pool; a second one finds it busy and runs alone on its own thread. After
+ * fork() the child starts with an empty pool (its parent's workers do not exist there). */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SPIN_NS = 200000, SPINS_PER_LOOK = 64, SPINS_BEFORE_YIELD = 4096 };
+
+typedef struct {
+  _Alignas(CACHE_LINE) atomic_uint ticket; /* counts the jobs given to this worker */
+  atomic_bool asleep;
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  int id;
+} worker;
+
+static struct {
+  pthread_mutex_t busy; /* held by the caller that owns the pool */
+  worker **workers;
+  int started, capacity; /* changed by the owner alone */
+  pool_work *work;
+  void *arg;
+  int count;
+  atomic_bool parked;
+  _Alignas(CACHE_LINE) atomic_int running;
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_int limit; /* threads in force */
+static atomic_int maximum;
+static _Thread_local int used = 1;
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static long long now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* --- how many ----------------------------------------------------------------------------------- */
+
+static int from_environment(const char *name) {
+  const char *text = getenv(name);
+  if (!text || !*text) return 0;
+  const int n = limits_parse_threads(text);
+  if (n == 0)
+    warn_add("%s=%.20s is no thread count (a whole number from 1) and is ignored. ", name, text);
+  return n;
+}
+
+static void forget_workers(void) {
+  pthread_mutex_init(&pool.busy, NULL);
+  pool.workers = NULL; /* lost on purpose: their threads live in the parent only */
+  pool.started = pool.capacity = 0;
+  atomic_store(&pool.running, 0);
+  atomic_store(&pool.parked, false);
+}
+
+static void start(void) {
+  maximum = limits_processors();
+  int n = from_environment("GEMM_NUM_THREADS");
+  if (n == 0) n = from_environment("OMP_NUM_THREADS");
+  limit = n > 0 && n < maximum ? n : maximum;
+  pthread_atfork(NULL, NULL, forget_workers);
+}
+
+int gemm_threads_get(void) {
+  pthread_once(&once, start);
+  return atomic_load_explicit(&limit, memory_order_relaxed);
+}
+
+int gemm_threads_max(void) {
+  pthread_once(&once, start);
+  return atomic_load_explicit(&maximum, memory_order_relaxed);
+}
+
+int gemm_threads_set(int n) {
+  if (n < 1) return 0;
+  pthread_once(&once, start);
+  const int most = limits_processors();
+  atomic_store_explicit(&maximum, most, memory_order_relaxed);
+  n = n < most ? n : most;
+  atomic_store_explicit(&limit, n, memory_order_relaxed);
+  return n;
+}
+
+int gemm_threads_used(void) { return used; }
+
+void threads_used_reset(void) { used = 1; }
+
+/* --- workers ------------------------------------------------------------------------------------ */
+
+static bool spin_for_ticket(worker *w, unsigned seen) {
+  const long long end = now_ns() + SPIN_NS;
+  while (now_ns() < end) {
+    if (atomic_load_explicit(&pool.parked, memory_order_relaxed)) return false;
+    for (int i = 0; i < SPINS_PER_LOOK; i++) {
+      if (atomic_load_explicit(&w->ticket, memory_order_acquire) != seen) return true;
+      relax();
+    }
+  }
+  return false;
+}
+
+/* `asleep` is set before the last look at the ticket, and the giver looks at it after raising the ticket,
+ * both sequentially consistent: one of the two sees the other. */
+static void sleep_for_ticket(worker *w, unsigned seen) {
+  pthread_mutex_lock(&w->lock);
+  atomic_store(&w->asleep, true);
+  while (atomic_load(&w->ticket) == seen) pthread_cond_wait(&w->wake, &w->lock);
+  atomic_store(&w->asleep, false);
+  pthread_mutex_unlock(&w->lock);
+}
+
+static void *live(void *arg) {
+  worker *w = arg;
+  for (unsigned seen = 0;; seen++) {
+    if (!spin_for_ticket(w, seen)) sleep_for_ticket(w, seen);
+    pool.work(pool.arg, w->id, pool.count);
+    atomic_fetch_sub_explicit(&pool.running, 1, memory_order_release);
+  }
+  return NULL;
+}
+
+static void give_ticket(worker *w) {
+  atomic_fetch_add(&w->ticket, 1);
+  if (!atomic_load(&w->asleep)) return;
+  pthread_mutex_lock(&w->lock);
+  pthread_cond_signal(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* Signals are for the program's own threads: workers block them all. */
+static bool start_thread(worker *w) {
+  sigset_t all, before;
+  pthread_t thread;
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->wake, NULL);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool ok = pthread_create(&thread, NULL, live, w) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (ok) pthread_detach(thread);
+  return ok;
+}
+
+static bool grow_list(int wanted) {
+  if (wanted <= pool.capacity) return true;
+  worker **list = realloc(pool.workers, (size_t)wanted * sizeof *list);
+  if (!list) return false;
+  pool.workers = list, pool.capacity = wanted;
+  return true;
+}
+
+static bool add_worker(void) {
+  worker *w = grow_list(pool.started + 1) ? aligned_alloc(CACHE_LINE, sizeof *w) : NULL;
+  if (!w) return false;
+  memset(w, 0, sizeof *w);
+  w->id = pool.started + 1;
+  if (!start_thread(w)) {
+    free(w);
+    return false;
+  }
+  pool.workers[pool.started++] = w;
+  return true;
+}
+
+/* --- jobs --------------------------------------------------------------------------------------- */
+
+static void run_together(pool_work *work, void *arg, int count) {
+  pool.work = work, pool.arg = arg, pool.count = count;
+  atomic_store_explicit(&pool.parked, false, memory_order_relaxed);
+  atomic_store_explicit(&pool.running, count - 1, memory_order_relaxed);
+  for (int i = 0; i < count - 1; i++) give_ticket(pool.workers[i]);
+  work(arg, 0, count);
+  for (int spins = 0; atomic_load_explicit(&pool.running, memory_order_acquire) > 0; spins++)
+    if (spins < SPINS_BEFORE_YIELD)
+      relax();
+    else
+      sched_yield();
+}
+
+int pool_run(pool_work *work, void *arg, int want) {
+  int count = 1;
+  if (want > 1 && pthread_mutex_trylock(&pool.busy) == 0) {
+    while (pool.started < want - 1 && add_worker()) continue;
+    count = pool.started + 1 < want ? pool.started + 1 : want;
+    if (count > 1) run_together(work, arg, count);
+    pthread_mutex_unlock(&pool.busy);
+  }
+  if (count == 1) work(arg, 0, 1);
+  if (count > used) used = count;
+  return count;
+}
+
+void gemm_threads_park(void) { atomic_store_explicit(&pool.parked, true, memory_order_relaxed); }
+
+void barrier_init(barrier *b) {
+  atomic_init(&b->arrived, 0);
+  atomic_init(&b->phase, 0);
+}
+
+void barrier_wait(barrier *b, int count) {
+  const int phase = atomic_load_explicit(&b->phase, memory_order_relaxed);
+  if (atomic_fetch_add_explicit(&b->arrived, 1, memory_order_acq_rel) == count - 1) {
+    atomic_store_explicit(&b->arrived, 0, memory_order_relaxed);
+    atomic_store_explicit(&b->phase, phase + 1, memory_order_release);
+    return;
+  }
+  for (int spins = 0; atomic_load_explicit(&b->phase, memory_order_acquire) == phase; spins++)
+    if (spins < SPINS_BEFORE_YIELD)
+      relax();
+    else
+      sched_yield();
+}
