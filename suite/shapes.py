@@ -59,7 +59,8 @@ def point(m: int, n: int, k: int) -> Shape:
 def parse_shape(text: str) -> Shape:
     """`square`, another name in FAMILIES, or clauses such as `M=N,K=32` and `M=16K`.
 
-    A dimension that no clause mentions is the size itself. ValueError names what is wrong.
+    A dimension that no clause mentions is the size itself; three numbers make a fixed point. ValueError
+    names what is wrong.
     """
     expression = FAMILIES.get(text.strip().lower(), text)
     found: dict[str, Dimension] = {}
@@ -71,10 +72,7 @@ def parse_shape(text: str) -> Shape:
             if name in found:
                 raise ValueError(f"shape {text!r} gives {name} twice")
             found[name] = _value(value, text, found)
-    dims = [found.get(name, Dimension()) for name in NAMES]
-    if all(d.fixed for d in dims):
-        raise ValueError(f"shape {text!r} leaves nothing to vary: give a point with -m, -n and -k")
-    return Shape(text, *dims)
+    return Shape(text, *(found.get(name, Dimension()) for name in NAMES))
 
 
 def _value(text: str, shape: str, found: dict[str, Dimension]) -> Dimension:

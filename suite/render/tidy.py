@@ -28,8 +28,8 @@ def _gflop_s(cell: Cell) -> Any:
 
 _PROBLEM = ("op", "m", "n", "k", "batch", "dtype", "math", "alpha", "beta")
 _CELL = (
-    "provenance", "role", "device", "backend", "kernel", "verified", "threads", "threads_observed", "transfer",
-    "reuse", "host_memory", "cache_state", "timing", "calls_from",
+    "provenance", "role", "device", "backend", "kernel", "verified", "threads", "threads_observed",
+    "transfer", "reuse", "host_memory", "cache_state", "timing", "calls_from",
 )  # fmt: skip
 _MADE: dict[str, Callable[[Cell], Any]] = {
     "samples": lambda cell: len(cell.samples_s),

@@ -1,0 +1,188 @@
+"""What a run says, row by row: the one source of every table, plot and export.
+
+A line is one question (operation, arithmetic, transfer mode, host memory) with its answer. Without a GPU a
+question has two lines: `recorded` (the recorded machine's own answer) and `cross-machine` (the CPU measured
+here against the recorded GPU).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+from .. import plan
+from ..analysis import across
+from ..analysis import crossover as analysis
+from ..analysis.controls import group_resolution, run_resolution
+from ..analysis.ratio import UNKNOWN, Ratio, ratio
+from ..record import Cell, Run
+
+Comparison = Literal["measured", "recorded", "cross-machine"]
+
+CONFIDENCE = 0.95
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One row asked for."""
+
+    op: str
+    shape: str
+    dtype: str
+    math: str
+    batch: int
+    host_memory: str
+    transfer: str
+    reuse: int
+
+    @property
+    def mode(self) -> str:
+        """`once ×10`; the number of runs only where it has a meaning."""
+        return f"once ×{self.reuse}" if self.transfer == "once" else self.transfer
+
+    @property
+    def arithmetic(self) -> str:
+        """`float32`, or `float32 in tf32` where the arithmetic is not the type's own."""
+        own = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[self.dtype]
+        return self.dtype if self.math == own else f"{self.dtype} in {self.math}"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One size of a line: the two candidates' cells where they were timed, and their ratio."""
+
+    size: int
+    cpu: Cell | None
+    gpu: Cell | None
+    ratio: Ratio
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One question with its answer. `why` says what is missing where there is no verdict."""
+
+    question: Question
+    comparison: Comparison
+    entries: tuple[Entry, ...]
+    crossover: analysis.Crossover
+    pilots: tuple[Cell, ...] = ()
+    why: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """Whether the question has a verdict."""
+        return self.crossover.kind in ("crosses", "<= smallest", "> largest")
+
+    @property
+    def recorded(self) -> bool:
+        """Whether any figure of it was not measured in this run."""
+        return self.comparison != "measured"
+
+    @property
+    def flagged(self) -> dict[str, int]:
+        """How many of its timed cells are noisy, throttled and so on."""
+        cells = [cell for entry in self.entries for cell in (entry.cpu, entry.gpu) if cell]
+        flags = sorted({flag for cell in cells for flag in cell.flags})
+        return {flag: sum(flag in cell.flags for cell in cells) for flag in flags}
+
+
+def lines(run: Run) -> list[Line]:
+    """Every question of the run, in the order of its cells; two lines each where a profile was used."""
+    measured = [cell for cell in run.cells if cell.provenance == "measured"]
+    recorded = [cell for cell in run.cells if cell.provenance == "recorded"]
+    found = []
+    for question in questions(run):
+        own, theirs = _of(question, measured), _of(question, recorded)
+        if theirs:
+            found.append(_line(question, "recorded", theirs, theirs))
+        if own and theirs:
+            found.append(_line(question, "cross-machine", own, theirs))
+        elif own:
+            found.append(_line(question, "measured", own, own))
+    return found
+
+
+def questions(run: Run) -> list[Question]:
+    """The distinct questions that the cells of a run answer, ordered as first met."""
+    shapes = run.options.get("shapes") or [run.options.get("shape", "square")]
+    found = {}
+    for cell in run.cells:
+        for shape in shapes:
+            if not cell.role.startswith("control") and _size(cell, shape) is not None:
+                p = cell.problem
+                where = (p.dtype, p.math, p.batch, cell.host_memory, cell.transfer, cell.reuse)
+                found[Question(p.op, shape, *where)] = None
+    return list(found)
+
+
+_family = functools.lru_cache(maxsize=64)(plan.family)
+
+
+def _size(cell: Cell, shape: str) -> int | None:
+    try:
+        return plan.size_of(cell.problem, _family(shape, cell.problem.op))
+    except ValueError:
+        return None
+
+
+def _of(question: Question, cells: Iterable[Cell]) -> list[Cell]:
+    """Every cell of the question's comparison groups, those of other modes and the controls included."""
+    q = question
+    wanted = (q.op, q.dtype, q.math, q.batch, q.host_memory)
+    return [cell for cell in cells if _group_of(cell) == wanted and _size(cell, q.shape) is not None]
+
+
+def _group_of(cell: Cell) -> tuple[str, str, str, int, str]:
+    p = cell.problem
+    return p.op, p.dtype, p.math, p.batch, cell.host_memory
+
+
+def _line(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Line:
+    entries = tuple(_entries(question, comparison, cpu, gpu))
+    points = [
+        analysis.Point(e.size, e.ratio, e.cpu.backend, e.gpu.backend, e.cpu.threads)
+        for e in entries
+        if e.cpu and e.gpu
+    ]
+    spacing = max((b.size / a.size for a, b in pairwise(entries)), default=1.0)
+    found = analysis.crossover(points, spacing=spacing, resolution=_run_limit(gpu))
+    asked = [cell for cell in (cpu if cpu is gpu else [*cpu, *gpu]) if _asked(question, cell)]
+    pilots = tuple(cell for cell in asked if cell.role == "pilot" and cell.samples_s)
+    return Line(question, comparison, entries, found, pilots, "" if points else _why(asked))
+
+
+def _run_limit(cells: list[Cell]) -> float:
+    groups = analysis.by_group(cells).values()
+    return run_resolution([group_resolution(group, CONFIDENCE) for group in groups]).ratio
+
+
+def _entries(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Iterator[Entry]:
+    compare = across.unpaired if comparison == "cross-machine" else ratio
+    left, right = _candidates(question, cpu, "cpu"), _candidates(question, gpu, "cuda")
+    limits = [analysis.resolutions(cells, CONFIDENCE) for cells in (cpu, gpu)]
+    for size in sorted({*left, *right}):
+        one, other = left.get(size), right.get(size)
+        between = UNKNOWN
+        if one and other:
+            coarsest = max(limits[0][one.group].ratio, limits[1][other.group].ratio)
+            between = compare(one, other, CONFIDENCE, coarsest if math.isfinite(coarsest) else 1.0)
+        yield Entry(size, one, other, between)
+
+
+def _candidates(question: Question, cells: Iterable[Cell], device: str) -> dict[int, Cell]:
+    return {
+        _size(cell, question.shape) or 0: cell
+        for cell in cells
+        if cell.role == "candidate" and cell.device == device and cell.samples_s and _asked(question, cell)
+    }
+
+
+def _asked(question: Question, cell: Cell) -> bool:
+    return (cell.transfer, cell.reuse) == (question.transfer, question.reuse)
+
+
+def _why(cells: Iterable[Cell]) -> str:
+    reasons = {f"{cell.backend}: {cell.skip_reason}": None for cell in cells if cell.skip_reason}
+    return "; ".join(reasons) or "one side was not measured"

@@ -1,0 +1,236 @@
+"""The tables of a comparison as plain text cells; terminal and Markdown show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ..record import Cell, Run
+from ..stats import interval
+from . import figures
+from .summary import CONFIDENCE, Entry, Line
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A titled table with notes below it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def provenance(run: Run) -> str:
+    """The line that says where recorded figures come from; empty when everything was measured here."""
+    used = run.options.get("profile")
+    if not used:
+        return ""
+    return f"RECORDED: {used['gpu']} with {used['cpu']} ({used['label']}), measured {used['created'][:10]}"
+
+
+def conditions(run: Run) -> str:
+    """What was timed, in one line: it holds for every figure of the run."""
+    timings = sorted({cell.timing for cell in run.cells if cell.samples_s}) or ["latency"]
+    meaning = {
+        "latency": "latency (one call, then wait)",
+        "throughput": "throughput (queued calls, one wait)",
+    }
+    caches = sorted({cell.cache_state for cell in run.cells if cell.samples_s}) or ["hot"]
+    return f"{' and '.join(meaning[t] for t in timings)}, {' and '.join(caches)} caches, called from Python"
+
+
+def verdicts(run: Run, lines: Sequence[Line]) -> Shown:
+    """One row for each question: the answer, who stood there, and how fine the run can see."""
+    columns = [
+        "question", "transfer", "host memory", "first win", "stable from", "undecided band", "CPU side",
+        "GPU side", "smallest ratio told apart",
+    ]  # fmt: skip
+    rows = [_verdict_row(line) for line in lines]
+    if any(line.recorded for line in lines):
+        columns.append("figures")
+        rows = [(*row, _figures(line)) for row, line in zip(rows, lines, strict=True)]
+    title = "From which size is the GPU faster?"
+    return Shown(title, tuple(columns), tuple(rows), tuple(_notes(run, lines)))
+
+
+def _figures(line: Line) -> str:
+    return {
+        "measured": "measured",
+        "recorded": "RECORDED",
+        "cross-machine": "CPU here, GPU RECORDED: cross-machine",
+    }[line.comparison]
+
+
+def _verdict_row(line: Line) -> tuple[str, ...]:
+    found, q = line.crossover, line.question
+    batch = f", batch {q.batch}" if q.batch > 1 else ""
+    return (
+        f"{q.op} {q.arithmetic}, {q.shape}{batch}",
+        q.mode,
+        q.host_memory,
+        _first_win(line),
+        _stable(line),
+        _band(line),
+        _side(found.cpu, found.cpu_threads, line, "cpu"),
+        _side(found.gpu, None, line, "gpu"),
+        f"{found.resolution:.3f}" if found.resolution < float("inf") else "no control ran",
+    )
+
+
+def _first_win(line: Line) -> str:
+    if line.crossover.first_win is not None:
+        return str(line.crossover.first_win)
+    return "none" if line.crossover.points else "—"
+
+
+def _stable(line: Line) -> str:
+    found = line.crossover
+    sizes = [point.size for point in found.points]
+    if found.kind == "nothing measured":
+        return "no verdict"
+    if len(sizes) == 1 and line.decided:
+        faster = "GPU" if found.kind == "<= smallest" else "CPU"
+        return f"{faster} faster at {sizes[0]}"
+    return {
+        "crosses": str(found.stable_from),
+        "<= smallest": f"≤ {sizes[0]} (smallest)",
+        "> largest": f"> {sizes[-1]} (largest)",
+        "undecided": "undecided" if found.stable_from is None else f"{found.stable_from}, below undecided",
+    }[found.kind]
+
+
+def _band(line: Line) -> str:
+    low, high = line.crossover.band
+    if low is None or high is None:
+        return "—"
+    return f"{low} … {high} ({(high / low - 1) * 100:.0f} %)"
+
+
+def _side(backend: str, threads: int | None, line: Line, side: str) -> str:
+    if not backend:
+        return "unavailable"
+    cells = [cell for entry in line.entries if (cell := getattr(entry, side)) and cell.backend == backend]
+    mark = "" if all(cell.verified for cell in cells) else " UNVERIFIED"
+    count = f", {threads} thread{'s' if threads != 1 else ''}" if threads else ""
+    return f"{backend}{count}{mark}"
+
+
+def _notes(run: Run, lines: Sequence[Line]) -> Iterable[str]:
+    yield f"A win needs the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu above 1, and more than the controls tell apart."
+    yield f"Timed: {conditions(run)}."
+    if not run.complete:
+        yield "INCOMPLETE: the run ended before every size was measured; what is shown is whole."
+    for line in lines:
+        name = f"{line.question.arithmetic}, {line.question.mode}, {line.question.host_memory}"
+        if line.recorded:
+            name += f" ({line.comparison})"
+        yield from (f"{name}: {text}" for text in _line_notes(line))
+    yield from _gate_notes(run.cells)
+
+
+def _line_notes(line: Line) -> Iterable[str]:
+    found = line.crossover
+    if line.why:
+        yield f"no verdict: {line.why}"
+    if found.isolated_losses:
+        yield f"isolated losses at {', '.join(map(str, found.isolated_losses))}"
+    if found.undecided:
+        yield f"undecided at {', '.join(map(str, found.undecided))}"
+    if len(found.points) > 1 and found.spacing > 1:
+        yield f"reversals narrower than ×{found.spacing:.3g} in size may have been missed"
+    for flag, count in line.flagged.items():
+        yield f"{count} of {sum(2 for _ in found.points)} timings {flag.replace('_', ' ')}"
+
+
+def _gate_notes(cells: Iterable[Cell]) -> Iterable[str]:
+    failed = {
+        (cell.backend, cell.gate.failed, cell.gate.detail): cell.problem
+        for cell in cells
+        if cell.gate and not cell.gate.ok
+    }
+    for (backend, part, detail), p in failed.items():
+        yield f"WRONG RESULT: {backend} failed the gate ({part}) at {p.m}×{p.n}×{p.k}: {detail}; it has no time"
+
+
+def points(line: Line) -> Shown:
+    """One row for each size of a line: both times with intervals, the speed-up, rates and the gate."""
+    columns = (
+        "size", "M×N×K", "t_cpu", "± %", "t_gpu", "± %", "speed-up", "interval", "verdict", "CPU GFLOP/s",
+        "GPU GFLOP/s", "CPU", "GPU", "gate", "flags",
+    )  # fmt: skip
+    q = line.question
+    figures_of = {"measured": "", "recorded": "RECORDED: ", "cross-machine": "cross-machine, GPU RECORDED: "}
+    title = f"{figures_of[line.comparison]}{q.op} {q.arithmetic}, {q.mode}, {q.host_memory} host memory"
+    return Shown(title, columns, tuple(_point_row(entry) for entry in line.entries))
+
+
+def _point_row(entry: Entry) -> tuple[str, ...]:
+    some = entry.cpu or entry.gpu
+    p = some.problem if some else None
+    both = entry.cpu is not None and entry.gpu is not None
+    r = entry.ratio
+    return (
+        str(entry.size),
+        f"{p.m}×{p.n}×{p.k}" if p and p.op == "gemm" else f"{p.m}×{p.n}" if p else "",
+        *_timed(entry.cpu),
+        *_timed(entry.gpu),
+        f"{figures.significant(r.mid)}×" if both else "",
+        figures.interval(r.low, r.high) if both else "",
+        {"win": "GPU", "loss": "CPU", "undecided": "undecided"}[r.verdict] if both else "",
+        _rate(entry.cpu),
+        _rate(entry.gpu),
+        _who(entry.cpu),
+        _who(entry.gpu),
+        " / ".join(_gate(cell) for cell in (entry.cpu, entry.gpu) if cell),
+        " ".join(sorted({flag for cell in (entry.cpu, entry.gpu) if cell for flag in cell.flags})),
+    )
+
+
+def _timed(cell: Cell | None) -> tuple[str, str]:
+    if cell is None:
+        return "", ""
+    found = interval(cell.samples_s, CONFIDENCE)
+    wide = found.half_width / found.mid * 100 if found.mid else float("inf")
+    return figures.time(found.mid), f"{wide:.1f}" if wide < 1e4 else "—"
+
+
+def _rate(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return figures.rate(cell.problem.flops * cell.reuse, interval(cell.samples_s, CONFIDENCE).mid)
+
+
+def _who(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    count = f" ×{cell.threads}" if cell.threads else ""
+    return f"{cell.backend}{count}{'' if cell.verified else ' UNVERIFIED'}"
+
+
+def _gate(cell: Cell) -> str:
+    return "not run" if cell.gate is None else "ok" if cell.gate.ok else f"FAILED {cell.gate.failed}"
+
+
+def candidates(line: Line) -> list[str]:
+    """For each side one sentence: who was tried on pilot rounds at the largest size, and how they ranked."""
+    return [text for device in ("cpu", "cuda") if (text := _ranking(line, device))]
+
+
+def _ranking(line: Line, device: str) -> str:
+    cells = [cell for cell in line.pilots if cell.device == device]
+    largest = max((cell.problem.flops for cell in cells), default=0)
+    best: dict[str, tuple[float, str]] = {}
+    for cell in cells:
+        if cell.problem.flops == largest:
+            timed = (interval(cell.samples_s).mid, _who(cell))
+            best[cell.backend] = min(best.get(cell.backend, timed), timed)
+    ranked = sorted(best.values())
+    if len(ranked) < 2:
+        return ""
+    p = next(cell.problem for cell in cells if cell.problem.flops == largest)
+    parts = [f"{who} {figures.time(t)}" for t, who in ranked[:1]]
+    parts += [f"{who} {figures.time(t)} ({t / ranked[0][0]:.2f}× slower)" for t, who in ranked[1:]]
+    side = "CPU" if device == "cpu" else "GPU"
+    sizes = f"{p.m}×{p.n}×{p.k}" if p.op == "gemm" else f"{p.m}×{p.n}"
+    return f"{side} candidates at {sizes}, {line.question.mode} (pilot rounds): {', '.join(parts)}"
