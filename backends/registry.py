@@ -32,7 +32,7 @@ class Broken(Backend):
 
 def _loaders():
     package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
+    for module in (m for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")):
         yield module.name, functools.partial(importlib.import_module, f"{__package__}.{module.name}")
     for entry in importlib.metadata.entry_points(group=GROUP):
         yield entry.name, entry.load
