@@ -47,7 +47,7 @@ class Journal:
     def create(cls, path: str | Path, run: Run) -> Journal:
         """Begin a new journal for `run` (its cells are not written); an existing file is replaced."""
         header = msgspec.structs.replace(run, cells=())
-        file = Path(path).open("wb")
+        file = Path(path).open("wb")  # noqa: SIM115 - closed by `close`
         journal = cls(Path(path), file, {})
         journal._write({"journal": FORMAT, "run": header})
         journal._sync()
@@ -64,7 +64,7 @@ class Journal:
             return cls.create(path, run)
         loaded = load(path)
         check_same(loaded.run, run, path, ignore)
-        file = Path(path).open("r+b")
+        file = Path(path).open("r+b")  # noqa: SIM115
         file.truncate(loaded.end)
         file.seek(loaded.end)
         return cls(Path(path), file, dict(loaded.groups))

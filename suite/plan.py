@@ -13,7 +13,7 @@ from backends.base import Problem
 from .shapes import FAMILIES as GEMM_NAMES
 from .shapes import Shape, parse_shape, parse_sizes
 
-__all__ = ["FAMILIES", "Shape", "clip", "family", "fits", "parse_sizes", "problem_at", "size_of"]
+__all__ = ["FAMILIES", "Shape", "clip", "family", "parse_sizes", "problem_at", "size_of"]
 
 FAMILIES: dict[str, dict[str, str]] = {
     "gemm": {**GEMM_NAMES, "tall-square": "K=N,M=16K", "square-wide": "M=K,N=16K"},
@@ -85,14 +85,3 @@ def size_of(problem: Problem, shape: Shape) -> int:
 def clip(sizes: Sequence[int], shape: Shape, longest: int) -> tuple[int, ...]:
     """The sizes whose longest dimension is at most `longest`: what GPU-BLOB calls its upper limit."""
     return tuple(size for size in sizes if max(shape.at(size)) <= longest)
-
-
-def fits(problem: Problem, available_bytes: int, copies: float = 1.0) -> str | None:
-    """None when `copies` sets of the host arrays fit in `available_bytes`, else the reason why not."""
-    p = problem
-    a_b = {"gemm": p.m * p.k + p.k * p.n, "gemv": p.m * p.n + p.n, "vector_add": 2 * p.n, "copy": p.n}[p.op]
-    itemsize = p.bytes_out // (p.batch * p.c_entries) if p.c_entries else 1
-    need = int(copies * itemsize * p.batch * (a_b + p.c_entries))
-    if need <= available_bytes:
-        return None
-    return f"needs {need / 1e9:.2f} GB of host memory, {available_bytes / 1e9:.2f} GB are free"
