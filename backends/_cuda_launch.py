@@ -1,0 +1,160 @@
+"""From a problem to a launch: the argument struct of `problem.cuh`, the grid, and the prepared call."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from ctypes import c_double, c_longlong, c_void_p
+from typing import Any, NamedTuple
+
+from . import _cuda_compile as compiling
+from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
+from ._cuda_source import Kernel
+from .base import Problem, Unavailable
+
+MAX_BLOCKS = 2**31 - 1
+
+
+class _Operand(ctypes.Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("row_stride", c_longlong),
+        ("col_stride", c_longlong),
+        ("batch_stride", c_longlong),
+    ]
+
+
+class Arguments(ctypes.Structure):
+    """`struct Problem` of cuda/include/problem.cuh; strides in entries."""
+
+    _fields_ = [
+        ("a", _Operand),
+        ("b", _Operand),
+        ("c", _Operand),
+        ("m", c_longlong),
+        ("n", c_longlong),
+        ("k", c_longlong),
+        ("batch", c_longlong),
+        ("alpha", c_double),
+        ("beta", c_double),
+    ]
+
+
+class Place(NamedTuple):
+    """Where an operand lies on the device: address, leading dimension and batch stride in entries."""
+
+    address: int
+    ld: int
+    batch_stride: int = 0
+
+
+def extents(p: Problem) -> tuple[int, int, int]:
+    """(m, n, k) as kernels see them: gemv is a gemm with n = 1; k = 0 when alpha is 0."""
+    m, n, k = (p.m, 1, p.n) if p.op == "gemv" else (p.m, p.n, p.k)
+    return m, n, (0 if p.alpha == 0 else k)
+
+
+def places(p: Problem, addresses: tuple[int, int, int]) -> tuple[Place, Place, Place]:
+    """The operands as C-contiguous arrays at these addresses."""
+    m, n, k = (p.m, 1, p.n) if p.op == "gemv" else (p.m, p.n, p.k)
+    lds = (m if p.trans_a else k), (k if p.trans_b else n), n
+    sizes = m * k, k * n, m * n
+    a, b, c = (Place(*three) for three in zip(addresses, lds, sizes, strict=True))
+    return a, b, c
+
+
+def _operand(place: Place, transposed: bool) -> _Operand:
+    strides = (1, place.ld) if transposed else (place.ld, 1)
+    return _Operand(place.address, *strides, place.batch_stride)
+
+
+def arguments(p: Problem, a: Place, b: Place, c: Place) -> Arguments:
+    """The struct a kernel is given."""
+    operands = _operand(a, p.trans_a), _operand(b, p.trans_b), _operand(c, False)
+    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta)
+
+
+def _tiles(extent: int, tile: int) -> int:
+    return -(-extent // tile)
+
+
+def grid2d(kernel: Kernel, p: Problem) -> int:
+    """A block for every CTA tile of every product."""
+    m, n, _ = extents(p)
+    return p.batch * _tiles(m, kernel.variant.tile[0]) * _tiles(n, kernel.variant.tile[1])
+
+
+def rows(kernel: Kernel, p: Problem) -> int:
+    """A block for every `tile[0]` entries of y."""
+    return _tiles(p.m, kernel.variant.tile[0])
+
+
+def linear(kernel: Kernel, p: Problem) -> int:
+    """A block for every `tile[1]` entries of a vector."""
+    return _tiles(p.n, kernel.variant.tile[1])
+
+
+LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {"grid2d": grid2d, "rows": rows, "linear": linear}
+"""How many blocks a kernel wants, by the `launcher` of its header."""
+
+
+def blocks(kernel: Kernel, p: Problem) -> int:
+    """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have."""
+    count = LAUNCHERS[kernel.header.launcher](kernel, p)
+    if count > MAX_BLOCKS:
+        raise Unavailable(f"{kernel.name} would need {count} blocks, a grid has at most {MAX_BLOCKS}")
+    return count
+
+
+class Function(NamedTuple):
+    """A kernel loaded on a device, and its empty stand-in."""
+
+    address: int
+    empty: int
+    compiled: compiling.Compiled
+    resources: dict[str, int]
+
+
+@functools.cache
+def function(kernel_name: str, entry: str, shared_bytes: int, dtype: str, device: Device) -> Function:
+    """Compile (once per process) and load (once per device)."""
+    device.activate()
+    compiled = compiling.compile_kernel(kernel_name, dtype, compiling.arch(*device.compute))
+    d = device.driver
+    address = d.function(compiled.cubin, entry, shared_bytes)
+    kinds = {"registers": REGISTERS, "static_shared_bytes": SHARED_BYTES, "local_bytes": LOCAL_BYTES}
+    resources = {name: d.function_attribute(kind, address) for name, kind in kinds.items()}
+    return Function(address, d.function(compiled.cubin, "empty_kernel"), compiled, resources)
+
+
+def load(kernel: Kernel, dtype: str, device: Device) -> Function:
+    """`kernel` for `dtype` on `device`; Unavailable with the reason if it does not compile."""
+    return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, dtype, device)
+
+
+class Launch(NamedTuple):
+    """Prepared launches: of the kernel, and of an empty one by the same path."""
+
+    run: Callable[[], Any]
+    empty: Callable[[], Any]
+    keep: tuple[Any, ...]
+    """Memory the launches point into."""
+
+
+def _nothing() -> int:
+    return 0
+
+
+def prepare(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
+) -> Launch:
+    """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
+    found = load(kernel, p.dtype, device)
+    count, v = blocks(kernel, p), kernel.variant
+    packed = arguments(p, *operands)
+    pointers = (c_void_p * 1)(ctypes.addressof(packed))
+    where = (stream, ctypes.addressof(pointers))
+    run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
+    empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
+    return Launch(run, empty, (packed, pointers))
