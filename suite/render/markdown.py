@@ -10,9 +10,9 @@ from .tables import Shown
 def render(run: Run) -> bytes:
     """Machine, verdicts and, for each line, its points."""
     lines = summary.lines(run)
-    parts = [_machine(run), _table(tables.verdicts(run, lines))]
+    parts = [_machine(run), table(tables.verdicts(run, lines))]
     for line in lines:
-        parts.append(_table(tables.points(line)))
+        parts.append(table(tables.points(line)))
         parts += [f"- {text}\n" for text in tables.candidates(line)]
     return "\n".join(parts).encode()
 
@@ -26,7 +26,8 @@ def _machine(run: Run) -> str:
     return f"{label}{here}. Measured {run.created[:10]} with gemm-crossover {run.tool_version}.\n"
 
 
-def _table(shown: Shown) -> str:
+def table(shown: Shown) -> str:
+    """One table with its title as a heading and its notes as a list."""
     head = [_row(shown.columns), _row(("---",) * len(shown.columns))]
     body = [_row(row) for row in shown.rows]
     notes = [f"- {note}" for note in shown.notes]

@@ -1,0 +1,135 @@
+"""Writes the generated parts of README and docs from committed records: `python docs/generate.py`.
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`. With `--check` nothing is written, and the
+exit status is 1 when a part is stale.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from backends import _cuda_verified  # noqa: E402
+from backends.base import Problem  # noqa: E402
+from suite import profiles  # noqa: E402
+from suite.render import figures, markdown, summary, tables  # noqa: E402
+
+PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NOTHING = "No run of a GPU machine has been recorded yet."
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def verdicts() -> str:
+    """The answer table of every recorded machine, with what holds for its figures."""
+    parts = []
+    for profile in profiles.available():
+        found = profiles.headline(profile)
+        parts.append(f"**{found['gpu']}** with {found['cpu']}, measured {found['created'][:10]}:\n\n")
+        parts.append(markdown.table(tables.verdicts(profile, summary.lines(profile))))
+    return "".join(parts)
+
+
+def record() -> dict[str, Any]:
+    """cuda/verified.json, empty when there is none."""
+    path = _cuda_verified.path()
+    return msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+
+
+def sweep() -> str:
+    """Adaptive crossovers beside exhaustive ones."""
+    rows = [
+        (
+            f"{row['op']} {row['dtype']}, {row['mode']}, {row['host_memory']}",
+            *(answer(row[way]) for way in ("adaptive", "exhaustive")),
+            "yes" if row["agree"] and row["narrow"] else "NO",
+        )
+        for row in record().get("sweep", [])
+    ]
+    columns = ("question", "adaptive: stable from (band)", "exhaustive: stable from (band)", "agree")
+    return table(columns, rows) if rows else ""
+
+
+def answer(found: dict[str, Any]) -> str:
+    """`144 (128 … 144), 17 sizes`."""
+    low, high = found["band"]
+    band = f" ({low} … {high})" if low is not None and high is not None else ""
+    return f"{found['stable_from'] or found['kind']}{band}, {found['sizes']} sizes"
+
+
+def kernels() -> str:
+    """Median time and rate of each verified kernel and of cuBLAS, alone, data resident."""
+    content = record()
+    timings = [
+        (name, entry["status"], timing)
+        for name, entry in content.get("kernels", {}).items()
+        for timing in entry.get("timings", [])
+    ]
+    timings += [(timing["backend"], "", timing) for timing in content.get("peers", [])]
+    rows = [kernel_row(*entry) for entry in timings if entry[2]["samples_s"]]
+    columns = ("problem", "backend", "median", "rate", "status")
+    return table(columns, sorted(rows)) if rows else ""
+
+
+def kernel_row(name: str, status: str, timing: dict[str, Any]) -> tuple[str, ...]:
+    """One row of the kernel table; GEMM has a rate in FLOP/s, the others in bytes/s of the least traffic."""
+    problem = msgspec.convert(timing["problem"], Problem)
+    median_s = statistics.median(timing["samples_s"])
+    size = f"{problem.m}×{problem.n}×{problem.k}" if problem.op == "gemm" else f"{problem.m}×{problem.n}"
+    rate = f"{problem.bytes_min / median_s / 1e9:.0f} GB/s"
+    if problem.op == "gemm":
+        rate = f"{problem.flops / median_s / 1e12:.2f} TFLOP/s"
+    return (
+        f"{problem.op} {problem.dtype} in {problem.math}, {size}",
+        name,
+        figures.time(median_s),
+        rate,
+        status,
+    )
+
+
+PARTS = {"verdicts": verdicts, "sweep": sweep, "kernels": kernels}
+
+
+def documents(root: Path) -> list[Path]:
+    """Every document that may have generated parts."""
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
+
+
+def renewed(text: str) -> str:
+    """`text` with every generated part written anew. KeyError for an unknown part."""
+    return PART.sub(lambda part: f"{part[1]}{(PARTS[part[2]]() or NOTHING).rstrip()}\n{part[3]}", text)
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Documents whose generated parts are not what the records say."""
+    texts = {path: path.read_text() for path in documents(root)}
+    return [str(path.relative_to(root)) for path, text in texts.items() if renewed(text) != text]
+
+
+def main() -> int:
+    """Rewrite, or with --check only look."""
+    names = stale()
+    if "--check" not in sys.argv:
+        for name in names:
+            path = ROOT / name
+            path.write_text(renewed(path.read_text()))
+    print("\n".join(names) or "all generated parts are up to date")
+    return 1 if names and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

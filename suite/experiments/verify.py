@@ -1,0 +1,183 @@
+"""`verify`: the whole run on a GPU machine in one command; it goes on where the last call stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import verify_install, verify_record, verify_state, verify_steps
+from ..exits import Exit, Stop
+from ..options import Parsed, flat, listed, seconds
+from ..render import terminal
+from ..verify_state import Context, Outcome, State
+
+NATIVE = ("cpu", "CMakeLists.txt", "backends")
+KERNELS = ("cuda", "backends", "suite/gate.py", "suite/reference.py")
+MEASURING = (*KERNELS, "cpu", "suite/harness.py", "suite/clock.py", "suite/plan.py", "suite/search.py")
+
+Step = Callable[[Context], dict[str, Any]]
+
+
+def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
+    """Name -> (step, the sources it depends on), in order. `crossover:...` is one step for each run."""
+    found: dict[str, tuple[Step, Sequence[str]]] = {
+        "build": (verify_steps.build, NATIVE),
+        "environment": (verify_steps.environment, ("suite/machine.py", "backends")),
+        "c": (verify_steps.c_tests, (*NATIVE, "tests/c")),
+        "tests": (verify_steps.tests, (*MEASURING, "tests")),
+        "sanitize": (verify_steps.sanitize, (*KERNELS, "tests/gpu_sanitize.py")),
+        "kernels": (verify_steps.kernels, (*KERNELS, "suite/verify_kernels.py")),
+    }
+    for op in ("gemm", "gemv"):
+        for dtype in ("float32", "float64"):
+            for memory in ("pageable", "pinned"):
+                options = verify_steps.crossover_options(op, dtype, memory)
+                run = partial(verify_steps.crossover_run, options=options, target=out / "crossover.json")
+                found[f"crossover:{op}:{dtype}:{memory}"] = (run, MEASURING)
+    for dtype in ("float32", "float64"):
+        options = verify_steps.sweep_options(dtype)
+        run = partial(verify_steps.crossover_run, options=options, target=out / "sweep.json")
+        found[f"sweep:{dtype}"] = (run, MEASURING)
+    return found | {
+        "compare": (verify_record.compare_runs, MEASURING),
+        "record": (verify_record.write_verified, KERNELS),
+    }
+
+
+GROUPS = (
+    "build",
+    "environment",
+    "c",
+    "tests",
+    "sanitize",
+    "kernels",
+    "crossover",
+    "sweep",
+    "compare",
+    "record",
+)
+CHEAP = ("build", "compare", "record")
+"""Run at every call: `build` sets up what the others need, the last two only read what is there."""
+
+
+def chosen(only: Sequence[str], skip: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The steps to run. Stop (usage) for a name that no step has."""
+    for name in (*only, *skip):
+        if name not in GROUPS and name not in names:
+            raise Stop(f"step {name!r} is unknown: use one of {', '.join(GROUPS)}", Exit.USAGE)
+    wanted = {*only, *CHEAP} if only else set(GROUPS)
+    return [n for n in names if wanted & {n, n.split(":")[0]} and not {n, n.split(":")[0]} & set(skip)]
+
+
+def outstanding(context: Context, names: Sequence[str], known: dict[str, Any], redo: bool) -> list[str]:
+    """Those that have not been done with the sources as they are now."""
+
+    def done(name: str) -> bool:
+        before = context.state.steps.get(name)
+        now = verify_state.sources_hash(known[name][1])
+        return bool(before and before.status == "done" and before.sources == now and not redo)
+
+    return [name for name in names if name in CHEAP or not done(name)]
+
+
+def run_all(
+    context: Context, names: Sequence[str], known: dict[str, Any], tell: Callable[[str], None]
+) -> int:
+    """Run the named steps within the budget; the number of those left for the next call."""
+    for index, name in enumerate(names):
+        if context.left_s < verify_state.MIN_STEP_S and name not in CHEAP:
+            continue
+        tell(f"[{index + 1}/{len(names)}] {name} ...")
+        step, parts = known[name]
+        outcome = verify_state.run_step(context, name, step, verify_state.sources_hash(parts))
+        tell(f"    {outcome.status} in {outcome.seconds:g} s{'; ' if outcome.reason else ''}{outcome.reason}")
+    finished = {name for name, outcome in context.state.steps.items() if outcome.status != "unfinished"}
+    return len(set(names) - finished)
+
+
+def rows(state: State, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
+    """(step, status, seconds, reason) for the closing table."""
+    nothing = Outcome(status="unfinished", reason="not begun")
+    outcomes = [(name, state.steps.get(name, nothing)) for name in names]
+    return [
+        (n, o.status, f"{o.seconds:g}", o.reason.splitlines()[0] if o.reason else "") for n, o in outcomes
+    ]
+
+
+def ending(state: State, names: Sequence[str], left: int) -> Exit:
+    """1 when a step failed, 4 when one is left for the next call, else 0."""
+    if any(state.steps[name].status == "failed" for name in names if name in state.steps):
+        return Exit.ERROR
+    return Exit.NO_VERDICT if left else Exit.OK
+
+
+names_option = partial(
+    click.option, type=Parsed("steps", listed(str)), multiple=True, callback=flat, metavar="STEPS"
+)
+
+
+@click.command(
+    help=f"""Verify kernels and measure crossovers on a GPU machine: one command, at most eight files.
+
+Steps: {", ".join(GROUPS)}. Each one's outcome is kept in DIR/verify.json at once. Calling it again runs what
+is left: steps that failed, did not fit into the time budget, or depend on sources that have changed.
+
+\b
+Examples:
+  gemm-crossover verify --out results
+  gemm-crossover verify --out results --time-budget 9m
+  gemm-crossover verify --out results --steps tests,sanitize
+  gemm-crossover verify --install results      take DIR/verified.json over into this checkout
+
+\b
+Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call.
+"""
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the results.")
+@click.option("--install", type=click.Path(exists=True, file_okay=False, path_type=Path), help="See above.")
+@names_option("--steps", "only", help="Only these steps (and build, compare, record).")
+@names_option("--skip", help="All but these steps.")
+@click.option("--redo", is_flag=True, help="Run also what has been done.")
+@click.option(
+    "--time-budget", type=Parsed("time", seconds), metavar="TIME", help="Stop after this time (540, 9m)."
+)
+def command(
+    out: Path | None,
+    install: Path | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    redo: bool,
+    time_budget: float | None,
+) -> Exit:
+    """Run the steps, or install what an earlier run found."""
+    if (out is None) == (install is None):
+        raise Stop(
+            "name a folder with --out DIR (to run) or --install DIR (to take results over)", Exit.USAGE
+        )
+    if install is not None:
+        click.echo(verify_install.install(install))
+        return Exit.OK
+    assert out is not None
+    return verify(out.resolve(), only, skip, redo, time_budget)
+
+
+def verify(out: Path, only: Sequence[str], skip: Sequence[str], redo: bool, budget_s: float | None) -> Exit:
+    """Run what is left of the chosen steps, print a table, and say how it ended."""
+    known = all_steps(out)
+    names = chosen(only, skip, list(known))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        state = verify_state.load(out)
+    except (OSError, ValueError) as error:
+        raise Stop(f"--out: {error}") from error
+    context = Context(out, state, budget_s)
+    left = run_all(context, outstanding(context, names, known, redo), known, partial(click.echo, err=True))
+    console = terminal.console()
+    terminal.show_table(console, "Verification", ("step", "status", "s", "reason"), rows(state, names))
+    if left:
+        click.echo(f"{left} steps are left: run the same command again")
+    return ending(state, names, left)

@@ -1,0 +1,113 @@
+"""Raw timings of every CUDA backend, unverified ones too: `python -m suite.verify_kernels RESULT.json`.
+
+For verified.json and the kernel tables only: each backend alone, data resident, so no verdict comes from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import backends
+from backends import _cuda_compile, _cuda_source
+from backends.base import Backend, Problem, Session
+
+from . import gate
+from .journal import atomic_write
+
+WARM_S = 0.05
+SAMPLES = 20
+GEMM_SIZES = (256, 1024, 4096)
+GEMV_SIZES = (1024, 4096, 16384)
+ADD_SIZES = (1 << 20, 1 << 26)
+
+
+def problems() -> Iterator[Problem]:
+    """Every op, dtype and arithmetic at a few sizes."""
+    kinds = [("float32", "fp32"), ("float64", "fp64"), ("float32", "tf32"), ("float16", "fp16")]
+    for dtype, math in kinds:
+        for n in GEMM_SIZES:
+            yield Problem(op="gemm", m=n, n=n, k=n, dtype=dtype, math=math)
+        for n in GEMV_SIZES:
+            yield Problem(op="gemv", m=n, n=n, dtype=dtype, math=math)
+        for n in ADD_SIZES:
+            yield Problem(op="vector_add", n=n, dtype=dtype, math=math)
+
+
+def measure() -> list[dict[str, Any]]:
+    """One entry for each CUDA backend and problem that it supports."""
+    cuda = [b for b in backends.all_backends() if b.device == "cuda" and b.probe().ok]
+    found = []
+    for problem in problems():
+        candidates = [b for b in cuda if b.supports(problem) is None]
+        operands = backends.allocate(problem) if candidates else None
+        for backend in candidates:
+            assert operands is not None
+            found.append(entry(backend, problem, operands))
+    return found
+
+
+def entry(backend: Backend, problem: Problem, operands: backends.Operands) -> dict[str, Any]:
+    """Samples in seconds of one resident run with its synchronisation; or the error."""
+    about: dict[str, Any] = {"backend": backend.name, "verified": backend.verified, "problem": problem}
+    try:
+        session = backend.open(problem, operands)
+        try:
+            judged = gate.check(session)
+            if not judged.ok:
+                return about | {"error": f"gate: {judged.failed}: {judged.detail}"}
+            backends.fill_random(operands, seed=1)
+            session.upload()
+            return about | {"info": session.info, "max_error": judged.max_error} | timed(session)
+        finally:
+            session.close()
+    except Exception as error:  # the next kernel may still work
+        return about | {"error": f"{type(error).__name__}: {error}"}
+
+
+def timed(session: Session) -> dict[str, Any]:
+    """Warm up for WARM_S seconds, then SAMPLES single runs; the device's own split where it can be had."""
+    end = time.perf_counter() + WARM_S
+    while time.perf_counter() < end:
+        session.enqueue("resident")
+    samples = []
+    for _ in range(SAMPLES):
+        start = time.perf_counter()
+        session.enqueue("resident")
+        samples.append(time.perf_counter() - start)
+    return {"samples_s": samples, "parts_s": session.parts()}
+
+
+def cubin_hashes() -> dict[str, dict[str, str]]:
+    """Kernel -> dtype -> SHA-256 of the cubin for the device that is present."""
+    import cupy
+
+    capability = cupy.cuda.Device().compute_capability
+    target = _cuda_compile.arch(int(capability[:-1]), int(capability[-1]))
+    kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
+    return {k.name: {dtype: cubin_hash(k.name, dtype, target) for dtype in k.header.dtypes} for k in kernels}
+
+
+def cubin_hash(kernel: str, dtype: str, target: str) -> str:
+    """SHA-256 of one cubin, or why there is none."""
+    try:
+        return hashlib.sha256(_cuda_compile.compile_kernel(kernel, dtype, target).cubin).hexdigest()
+    except backends.Unavailable as error:
+        return f"none: {error}"
+
+
+def main(path: Path) -> int:
+    """Measure and write; exit status 1 when nothing could be measured."""
+    timings = measure()
+    atomic_write(path, msgspec.json.encode({"timings": timings}))
+    return 0 if timings else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

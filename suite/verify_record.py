@@ -1,0 +1,166 @@
+"""What a hardware run amounts to: adaptive against exhaustive crossovers, and `verified.json`."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import msgspec
+
+from backends import _cuda_source, _cuda_verified
+
+from .analysis.crossover import Crossover
+from .journal import atomic_write
+from .record import Run
+from .render.summary import Question, lines
+from .verify_state import Context, Failed, Skipped
+
+WIDEST_BAND = 0.125
+"""An adaptive crossover is known at least this well: (high - low) / low."""
+
+STEP = 8
+"""Sizes of the exhaustive sweep are multiples of this: no band is asked to be narrower."""
+
+
+def runs_in(context: Context, name: str) -> dict[str, Run]:
+    """The runs kept in one result file, by their options. Skipped when there is none."""
+    path = context.out / name
+    if not path.exists():
+        raise Skipped(f"{name} is not there yet: steps crossover and sweep write it")
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Run])
+
+
+def compare_runs(context: Context) -> dict[str, Any]:
+    """Each adaptive GEMM crossover beside that of the exhaustive sweep, by the same definition."""
+    adaptive, sweep = answers(runs_in(context, "crossover.json")), answers(runs_in(context, "sweep.json"))
+    rows = [row(question, adaptive[question], sweep[question]) for question in sweep if question in adaptive]
+    if not rows:
+        raise Skipped("no sweep and adaptive run of the same question yet")
+    bad = [f"{row['dtype']} {row['mode']}" for row in rows if not (row["agree"] and row["narrow"])]
+    if bad:
+        raise Failed(f"adaptive and exhaustive crossovers differ: {', '.join(bad)}", {"rows": rows})
+    return {"rows": rows}
+
+
+def answers(runs: dict[str, Run]) -> dict[Question, Crossover]:
+    """The answer to every question that the runs asked."""
+    return {line.question: line.crossover for run in runs.values() for line in lines(run)}
+
+
+def row(question: Question, adaptive: Crossover, exhaustive: Crossover) -> dict[str, Any]:
+    """Both answers, whether they agree, and whether the adaptive band is narrow enough."""
+    return {
+        "op": question.op,
+        "dtype": question.dtype,
+        "mode": question.mode,
+        "host_memory": question.host_memory,
+        "adaptive": summary(adaptive),
+        "exhaustive": summary(exhaustive),
+        "agree": agree(adaptive, exhaustive),
+        "narrow": narrow(adaptive),
+    }
+
+
+def summary(c: Crossover) -> dict[str, Any]:
+    """The answer without its points."""
+    fields = ("kind", "first_win", "stable_from", "band", "undecided", "isolated_losses")
+    return {field: getattr(c, field) for field in fields} | {"sizes": len(c.points)}
+
+
+def agree(adaptive: Crossover, exhaustive: Crossover) -> bool:
+    """Their bands overlap; a stable region beyond the sweep's end agrees with a sweep that found none."""
+    end = exhaustive.points[-1].size if exhaustive.points else 0
+    if exhaustive.stable_from is None:
+        return adaptive.stable_from is None or adaptive.stable_from > end
+    if adaptive.stable_from is None:
+        return False
+    low_a, low_b = adaptive.band[0] or 0, exhaustive.band[0] or 0
+    return low_a < exhaustive.stable_from and low_b < adaptive.stable_from
+
+
+def narrow(c: Crossover) -> bool:
+    """The band is at most WIDEST_BAND of its lower end wide, or one step of the sweep; or is open."""
+    low, high = c.band
+    return low is None or high is None or high - low <= max(STEP, WIDEST_BAND * low)
+
+
+def write_verified(context: Context) -> dict[str, Any]:
+    """verified.json: for every kernel what was shown on this GPU; `verified` only if all of it went well."""
+    tests, timings = context.result("tests").get("tests", {}), context.result("kernels").get("timings", [])
+    if not tests and not timings:
+        raise Skipped("neither GPU tests nor kernel timings have been run yet")
+    kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
+    about = provenance(context)
+    entries = {k.name: about | kernel_entry(k, tests, timings, context) for k in kernels}
+    peers = [{"backend": t["backend"], **compact(t)} for t in timings if t["backend"] not in entries]
+    content = {
+        "schema": _cuda_verified.SCHEMA,
+        "kernels": entries,
+        "peers": peers,
+        "sweep": context.result("compare").get("rows", []),
+    }
+    text = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    atomic_write(context.out / "verified.json", text)
+    doubtful = {name: e["why_not"] for name, e in entries.items() if e["status"] != "verified"}
+    if doubtful:
+        raise Failed(
+            f"not verified: {'; '.join(f'{n}: {w}' for n, w in doubtful.items())}", {"not": doubtful}
+        )
+    return {"verified": sorted(entries)}
+
+
+def provenance(context: Context) -> dict[str, Any]:
+    """What all entries share: GPU, driver, compiler, date, sanitizer."""
+    machine = context.result("environment").get("machine", {})
+    gpus = machine.get("gpus") or [{}]
+    sanitizer = context.state.steps.get("sanitize")
+    return {
+        "gpu": gpus[0].get("name", "unknown"),
+        "cuda": machine.get("cuda", {}),
+        "compiler": context.result("kernels").get("compiler", "unknown"),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "memcheck": (sanitizer.reason or sanitizer.status) if sanitizer else "not run",
+    }
+
+
+def kernel_entry(
+    kernel: _cuda_source.Kernel, tests: dict[str, str], timings: list[dict[str, Any]], context: Context
+) -> dict[str, Any]:
+    """Hash, status, tests, cubin hashes and raw timings of one kernel variant."""
+    named = re.compile(re.escape(kernel.name) + r"(?![\w/])")
+    own_tests = {name: outcome for name, outcome in tests.items() if named.search(name)}
+    own_timings = [entry for entry in timings if entry["backend"] == kernel.name]
+    why_not = doubt(own_tests, own_timings, context)
+    return {
+        "source_hash": _cuda_source.source_hash(kernel),
+        "status": "unverified" if why_not else "verified",
+        "why_not": why_not,
+        "tests": own_tests,
+        "cubins": context.result("kernels").get("cubins", {}).get(kernel.name, {}),
+        "timings": [compact(entry) for entry in own_timings],
+    }
+
+
+def doubt(tests: dict[str, str], timings: list[dict[str, Any]], context: Context) -> str:
+    """Why a kernel cannot be called verified; empty when it can."""
+    failed = [name for name, outcome in tests.items() if outcome in ("failed", "error")]
+    errors = [entry["error"] for entry in timings if entry.get("error")]
+    sanitizer = context.state.steps.get("sanitize")
+    if failed:
+        return f"{len(failed)} GPU tests failed, the first is {failed[0]}"
+    if "passed" not in tests.values():
+        return "no GPU test of it passed"
+    if errors or not timings:
+        return errors[0] if errors else "it was not timed"
+    return f"memcheck: {sanitizer.reason}" if sanitizer and sanitizer.status == "failed" else ""
+
+
+def compact(entry: dict[str, Any]) -> dict[str, Any]:
+    """One timing without the fields that the kernel's entry has already."""
+    problem = {
+        key: value for key, value in entry["problem"].items() if key in ("op", "m", "n", "k", "dtype", "math")
+    }
+    samples = [float(f"{sample:.4g}") for sample in entry.get("samples_s", ())]
+    kept = {key: entry[key] for key in ("parts_s", "max_error", "error") if entry.get(key) is not None}
+    return {"problem": problem, "samples_s": samples, **kept}

@@ -1,0 +1,170 @@
+"""How a long verification run is kept on disk, so that the next call goes on where the last one stopped.
+
+One file, `verify.json`, holds every step's outcome; a step counts as done only for the sources it was run on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from .journal import atomic_write
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The checkout (or the folder that holds the installed packages)."""
+
+Status = Literal["done", "failed", "skipped", "unfinished"]
+
+MIN_STEP_S = 20.0
+"""With less of the time budget left, no further step is begun."""
+
+
+class Failed(Exception):
+    """A step went wrong; what it found until then is kept in `result`."""
+
+    def __init__(self, reason: str, result: dict[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.result = result or {}
+
+
+class Skipped(Exception):
+    """A step cannot be run here; the text is the reason."""
+
+
+class OutOfTime(Exception):
+    """The time budget ended inside a step; it is run again by the next call."""
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What became of one step. `sources` is the hash of what it depends on; times in seconds, UTC."""
+
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    finished: str = ""
+    sources: str = ""
+    result: dict[str, Any] = {}
+
+
+class State(msgspec.Struct, kw_only=True):
+    """The content of `verify.json`."""
+
+    schema: int = 1
+    steps: dict[str, Outcome] = {}
+
+
+def load(out: Path) -> State:
+    """The state in `out`, empty where there is none. ValueError names a file that cannot be read."""
+    path = out / "verify.json"
+    if not path.exists():
+        return State()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except msgspec.DecodeError as error:
+        raise ValueError(
+            f"{path.name} is no verification state ({error}): move it away or use another --out"
+        ) from error
+
+
+def sources_hash(parts: Sequence[str], root: Path = ROOT) -> str:
+    """Hash of the sources below `parts`, files or folders relative to `root`; missing ones are empty."""
+    digest = hashlib.sha256()
+    for part in parts:
+        top = root / part
+        files = sorted(top.rglob("*")) if top.is_dir() else [top]
+        for path in files:
+            if path.suffix in {".py", ".c", ".h", ".cu", ".cuh", ".txt"} and path.is_file():
+                digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Context:
+    """What a step is given: where the sources are, where results go, how much time is left."""
+
+    def __init__(self, out: Path, state: State, budget_s: float | None = None, root: Path = ROOT) -> None:
+        self.out, self.state, self.root = out, state, root
+        self.deadline = time.monotonic() + budget_s if budget_s else float("inf")
+        self.env = {"PYTHONUNBUFFERED": "1"}
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the time budget that are left (inf without one)."""
+        return self.deadline - time.monotonic()
+
+    def result(self, step: str) -> dict[str, Any]:
+        """What an earlier step found, empty when it has not been done."""
+        outcome = self.state.steps.get(step)
+        return outcome.result if outcome else {}
+
+    def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run this Python with `arguments` from the checkout; output goes to log.txt too."""
+        return self.run([sys.executable, *arguments], **environment)
+
+    def run(self, command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command from the checkout within the time that is left; OutOfTime when that ends."""
+        env = {**os.environ, **self.env, **environment}
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.root,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=None if self.left_s == float("inf") else max(1.0, self.left_s),
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OutOfTime(f"{Path(command[0]).name} did not end within the time budget") from error
+        self.log(command, environment, done)
+        return done
+
+    def log(
+        self, command: Sequence[str], environment: dict[str, str], done: subprocess.CompletedProcess[str]
+    ) -> None:
+        """Append what was run and what it printed to log.txt, without absolute paths of this machine."""
+        words = [f"{key}={value}" for key, value in environment.items()] + list(command)
+        text = f"$ {' '.join(words)}\n{done.stdout}{done.stderr}[exit {done.returncode}]\n\n"
+        with (self.out / "log.txt").open("a") as log:
+            log.write(
+                text.replace(sys.executable, "python")
+                .replace(str(self.out), "OUT")
+                .replace(str(self.root), ".")
+            )
+
+
+def run_step(context: Context, name: str, step: Callable[[Context], dict[str, Any]], sources: str) -> Outcome:
+    """Run one step and record its outcome at once; whatever it raises is an outcome too."""
+    start = time.monotonic()
+    status: Status = "done"
+    reason, result = "", {}
+    try:
+        result = step(context)
+    except Skipped as skip:
+        status, reason = "skipped", str(skip)
+    except OutOfTime as end:
+        status, reason = "unfinished", str(end)
+    except Failed as failure:
+        status, reason, result = "failed", str(failure), failure.result
+    except Exception as error:  # the run goes on with the next step
+        status, reason = "failed", f"{type(error).__name__}: {error}"
+    outcome = Outcome(
+        status=status,
+        reason=reason,
+        seconds=round(time.monotonic() - start, 1),
+        finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        sources=sources,
+        result=result,
+    )
+    context.state.steps[name] = outcome
+    content = msgspec.json.format(msgspec.json.encode(context.state), indent=1)
+    atomic_write(context.out / "verify.json", content + b"\n")
+    return outcome

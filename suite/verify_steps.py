@@ -1,0 +1,241 @@
+"""The steps of the hardware run. Each returns what it found, or raises Failed, Skipped or OutOfTime.
+
+Most start a process of their own, so that a crash or a poisoned CUDA context ends one step, not the run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .journal import atomic_write
+from .verify_state import Context, Failed, Skipped
+
+ISAS = ("portable", "avx2", "avx512", "amx")
+
+
+def tail(done: subprocess.CompletedProcess[str], lines: int = 15) -> str:
+    """The last lines of what a program printed."""
+    return "\n".join((done.stdout + done.stderr).strip().splitlines()[-lines:])
+
+
+def build(context: Context) -> dict[str, Any]:
+    """The native library can be loaded; where it cannot, build it and put it on every later step's path."""
+    probe = "import backends, msgspec; print(msgspec.json.encode(backends.get('native').probe()).decode())"
+    state = msgspec.json.decode(last_line(context.python("-c", probe).stdout) or "{}")
+    if not state.get("ok"):
+        state = msgspec.json.decode(last_line(_build_aside(context, state.get("reason", ""), probe)) or "{}")
+    if not state.get("ok"):
+        raise Failed(f"the native library does not load: {state.get('reason', 'see log.txt')}", state)
+    return state
+
+
+def _build_aside(context: Context, why: str, probe: str) -> str:
+    """Install the package into build/verify-site, which later steps find through PYTHONPATH."""
+    site = context.root / "build" / "verify-site"
+    pip = [
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--upgrade",
+        "--target",
+        str(site),
+        ".",
+    ]
+    built = context.python(*pip)
+    if built.returncode:
+        raise Failed(f"the native library is absent ({why}) and pip could not build it: {tail(built, 5)}")
+    context.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+    return context.python("-c", probe).stdout
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank, or an empty string."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def environment(context: Context) -> dict[str, Any]:
+    """What `doctor --json` says of the machine and the backends."""
+    done = context.python("-m", "suite", "doctor", "--json")
+    if done.returncode:
+        raise Failed(f"doctor ended with {done.returncode}: {tail(done)}")
+    return msgspec.json.decode(done.stdout[done.stdout.index("{") :])
+
+
+def c_tests(context: Context) -> dict[str, Any]:
+    """Configure, build and run the C tests once for each instruction set of this processor."""
+    if shutil.which("cmake") is None:
+        raise Skipped("cmake is not installed: pip install cmake ninja")
+    if not (context.root / "CMakePresets.json").exists():
+        raise Skipped("no CMakePresets.json beside the package: run verify in a checkout")
+    for command in (["cmake", "--preset", "dev"], ["cmake", "--build", "--preset", "dev"]):
+        done = context.run(command)
+        if done.returncode:
+            raise Failed(f"{' '.join(command)} failed: {tail(done)}")
+    result = {isa: _ctest(context, isa) for isa in usable_isas(context)}
+    if any(not entry["ok"] for entry in result.values()):
+        raise Failed(f"C tests failed with GEMM_ISA={[i for i, e in result.items() if not e['ok']]}", result)
+    return result
+
+
+def _ctest(context: Context, isa: str) -> dict[str, Any]:
+    done = context.run(["ctest", "--preset", "dev", "--output-on-failure"], GEMM_ISA=isa)
+    lines = [line.strip() for line in done.stdout.splitlines() if "tests passed" in line]
+    return {"ok": done.returncode == 0, "summary": lines[-1] if lines else tail(done, 5)}
+
+
+def usable_isas(context: Context) -> list[str]:
+    """Instruction sets that the dispatch can be taken down to here, asked of the library for each."""
+    ask = "import backends; print('ISA', backends.get('native').probe().detail.get('isa', ''))"
+    return [
+        isa for isa in ISAS if f"ISA {isa}" in context.python("-c", ask, GEMM_ISA=isa).stdout.splitlines()
+    ]
+
+
+def gpu_reason(context: Context) -> str:
+    """Empty where a CUDA device is usable, else the reason why none is."""
+    ask = (
+        "import backends; cuda = [b for b in backends.all_backends() if b.device == 'cuda'];"
+        "print('USABLE' if any(b.probe().ok for b in cuda) else 'no GPU: ' + '; '.join(b.probe().reason"
+        " for b in cuda[:1]))"
+    )
+    done = context.python("-c", ask)
+    if done.returncode:
+        raise Failed(f"the backends cannot be asked for a GPU: {tail(done, 1)}")
+    line = last_line(done.stdout)
+    return "" if line == "USABLE" else line
+
+
+def need_gpu(context: Context) -> None:
+    """Skipped, with the reason, where no CUDA device is usable."""
+    if reason := gpu_reason(context):
+        raise Skipped(reason)
+
+
+def tests(context: Context) -> dict[str, Any]:
+    """Every test that needs a GPU, each with its result."""
+    need_gpu(context)
+    if not (context.root / "tests").is_dir():
+        raise Skipped("no tests/ beside the package: run verify in a checkout")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        done = context.python(
+            "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"
+        )
+        if not report.exists():
+            raise Failed(f"pytest ended with {done.returncode} and wrote no report: {tail(done)}")
+        results = junit_results(report.read_text())
+    summary = {"summary": last_line(done.stdout).strip("= "), "tests": results}
+    if done.returncode:
+        bad = [name for name, outcome in results.items() if outcome in ("failed", "error")]
+        raise Failed(f"pytest ended with {done.returncode}; failed: {', '.join(bad[:10]) or 'none'}", summary)
+    return summary
+
+
+def junit_results(text: str) -> dict[str, str]:
+    """Test name -> passed | failed | error | skipped: REASON, from a JUnit file of pytest's."""
+    results = {}
+    for case in ET.fromstring(text).iter("testcase"):
+        outcome = next((e for e in case if e.tag in ("failure", "error", "skipped")), None)
+        word = "passed" if outcome is None else {"failure": "failed"}.get(outcome.tag, outcome.tag)
+        if word == "skipped" and outcome is not None:
+            word = f"skipped: {outcome.get('message', '')}"
+        results[f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"] = word
+    return results
+
+
+def sanitize(context: Context) -> dict[str, Any]:
+    """compute-sanitizer memcheck over every kernel at small sizes."""
+    need_gpu(context)
+    tool = find_sanitizer()
+    script = context.root / "tests" / "gpu_sanitize.py"
+    if tool is None:
+        raise Skipped("compute-sanitizer was not found on PATH or in the CUDA toolkit's folders")
+    if not script.exists():
+        raise Skipped("no tests/gpu_sanitize.py beside the package: run verify in a checkout")
+    command = [
+        tool,
+        "--tool",
+        "memcheck",
+        "--error-exitcode",
+        "9",
+        "--leak-check",
+        "no",
+        sys.executable,
+        str(script),
+    ]
+    done = context.run(command)
+    lines = [
+        line.removeprefix("=========").strip() for line in done.stdout.splitlines() if line.startswith("===")
+    ]
+    result = {"tool": "memcheck", "exit": done.returncode, "summary": lines[-1] if lines else ""}
+    if done.returncode or "ERROR SUMMARY: 0 errors" not in done.stdout:
+        raise Failed(f"memcheck ended with {done.returncode}: {tail(done)}", result)
+    return result
+
+
+def find_sanitizer() -> str | None:
+    """Path of compute-sanitizer, or None."""
+    homes = [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    places = [f"{home}/{part}" for home in homes if home for part in ("bin", "compute-sanitizer")]
+    return shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path=os.pathsep.join(places)
+    )
+
+
+def kernels(context: Context) -> dict[str, Any]:
+    """Raw timings of each CUDA kernel and of cuBLAS, unverified ones too, in a process of their own."""
+    need_gpu(context)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels.json"
+        done = context.python("-m", "suite.verify_kernels", str(path))
+        result = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+    wrong = [entry["backend"] for entry in result.get("timings", []) if entry.get("error")]
+    if done.returncode or wrong:
+        raise Failed(f"exit {done.returncode}; wrong or failing: {', '.join(sorted(set(wrong)))}", result)
+    return result
+
+
+def crossover_options(op: str, dtype: str, memory: str) -> list[str]:
+    """The command line of one adaptive crossover run."""
+    return ["--op", op, "--dtype", dtype, "--host-memory", memory, "--time-budget", "90"]
+
+
+def sweep_options(dtype: str) -> list[str]:
+    """The command line of one exhaustive sweep: every eighth size to 1024, nothing to search."""
+    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "400"]
+
+
+def crossover_run(context: Context, options: list[str], target: Path) -> dict[str, Any]:
+    """One `crossover` command, whose run is kept in the file `target` in place of an older one."""
+    need_gpu(context)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        done = context.python(
+            "-m", "suite", "crossover", "-q", "--require-gpu", *options, "--export-json", str(path)
+        )
+        if not path.exists():
+            raise Failed(f"crossover ended with {done.returncode} and exported nothing: {tail(done)}")
+        run = msgspec.json.decode(path.read_bytes())
+    add_run(target, " ".join(options), run)
+    found = {"exit": done.returncode, "cells": len(run.get("cells", ())), "table": done.stdout}
+    if done.returncode not in (0, 4):  # 4: a row without a verdict is a finding, not a fault
+        raise Failed(f"crossover ended with {done.returncode}: {tail(done)}", found)
+    return found
+
+
+def add_run(target: Path, key: str, run: dict[str, Any]) -> None:
+    """Keep `run` under `key` in the JSON file `target`."""
+    runs = msgspec.json.decode(target.read_bytes()) if target.exists() else {}
+    runs[key] = run
+    atomic_write(target, msgspec.json.encode(runs))

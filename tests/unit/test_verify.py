@@ -1,0 +1,260 @@
+"""The hardware run without hardware: resuming, failing steps, the time budget, what counts as verified."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+import msgspec
+import pytest
+
+from backends import _cuda_source
+from suite import verify_install, verify_record, verify_state, verify_steps
+from suite.analysis.crossover import Crossover, Point, crossover
+from suite.analysis.ratio import Ratio
+from suite.exits import Exit, Stop
+from suite.experiments import verify
+from suite.verify_state import Context, Failed, Outcome, OutOfTime, Skipped, State
+
+WIN, LOSS = Ratio(1.1, 1.2, 1.3, "win"), Ratio(0.7, 0.8, 0.9, "loss")
+
+
+def context(tmp_path, budget_s=None, **steps):
+    return Context(tmp_path, State(steps=steps), budget_s)
+
+
+def raising(error):
+    def step(_):
+        raise error
+
+    return step
+
+
+def known(**steps):
+    return {name: (step, ("suite/exits.py",)) for name, step in steps.items()}
+
+
+def run(c, steps):
+    return verify.run_all(c, verify.outstanding(c, list(steps), steps, redo=False), steps, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (Failed("broken", {"kept": 1}), "failed", "broken"),
+        (Skipped("no GPU: none"), "skipped", "no GPU: none"),
+        (OutOfTime("late"), "unfinished", "late"),
+        (KeyError("odd"), "failed", "KeyError: 'odd'"),
+    ],
+)
+def test_whatever_a_step_raises_is_kept_and_the_run_goes_on(tmp_path, error, status, reason):
+    c = context(tmp_path)
+    run(c, known(first=raising(error), second=lambda _: {"x": 2}))
+    kept = verify_state.load(tmp_path).steps
+    assert (kept["first"].status, kept["first"].reason) == (status, reason)
+    assert (kept["second"].status, kept["second"].result) == ("done", {"x": 2})
+
+
+def test_a_second_call_runs_only_what_is_left(tmp_path):
+    calls = []
+    steps = known(good=lambda _: calls.append("good") or {}, bad=raising(Failed("broken")))
+    run(context(tmp_path), steps)
+    again = Context(tmp_path, verify_state.load(tmp_path))
+    assert verify.outstanding(again, list(steps), steps, redo=False) == ["bad"]
+    assert verify.outstanding(again, list(steps), steps, redo=True) == ["good", "bad"]
+    assert calls == ["good"]
+
+
+def test_a_step_is_redone_when_its_sources_have_changed(tmp_path):
+    steps = known(good=lambda _: {})
+    c = context(tmp_path)
+    run(c, steps)
+    c.state.steps["good"].sources = "another hash"
+    assert verify.outstanding(c, ["good"], steps, redo=False) == ["good"]
+
+
+def test_sources_hash_sees_every_source(tmp_path):
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "a.c").write_text("int a;")
+    before = verify_state.sources_hash(["cpu"], tmp_path)
+    (tmp_path / "cpu" / "a.c").write_text("int b;")
+    assert verify_state.sources_hash(["cpu"], tmp_path) != before
+
+
+def test_no_step_is_begun_without_time(tmp_path):
+    c = context(tmp_path, budget_s=1.0)
+    assert run(c, known(first=lambda _: {}, second=lambda _: {})) == 2
+    assert c.state.steps == {}
+
+
+def test_a_program_is_stopped_when_the_budget_ends(tmp_path):
+    c = context(tmp_path, budget_s=1.5)
+    start = time.monotonic()
+    with pytest.raises(OutOfTime):
+        c.python("-c", "import time; time.sleep(60)")
+    assert time.monotonic() - start < 20
+
+
+def test_the_log_holds_output_and_no_absolute_path(tmp_path):
+    context(tmp_path).python("-c", "import os; print('here', os.getcwd(), os.environ['MARK'])", MARK="marked")
+    log = (tmp_path / "log.txt").read_text()
+    assert "here . marked" in log
+    assert str(verify_state.ROOT) not in log
+    assert str(tmp_path) not in log
+
+
+@pytest.mark.parametrize(
+    ("only", "skip", "expected"),
+    [
+        (("tests",), (), ["build", "tests", "compare", "record"]),
+        (("sweep:float32",), ("compare",), ["build", "sweep:float32", "record"]),
+    ],
+)
+def test_steps_are_chosen_by_name_or_group(tmp_path, only, skip, expected):
+    assert verify.chosen(only, skip, list(verify.all_steps(tmp_path))) == expected
+
+
+def test_an_unknown_step_is_a_usage_error(tmp_path):
+    with pytest.raises(Stop, match="step 'test' is unknown: use one of build") as stop:
+        verify.chosen(("test",), (), list(verify.all_steps(tmp_path)))
+    assert stop.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("status", "left", "expected"),
+    [("failed", 1, Exit.ERROR), ("done", 1, Exit.NO_VERDICT), ("skipped", 0, Exit.OK)],
+)
+def test_exit_code(status, left, expected):
+    assert verify.ending(State(steps={"a": Outcome(status=status)}), ["a", "b"], left) == expected
+
+
+def test_a_damaged_state_is_named(tmp_path):
+    (tmp_path / "verify.json").write_text("{")
+    with pytest.raises(ValueError, match=r"verify\.json is no"):
+        verify_state.load(tmp_path)
+
+
+def test_junit_results():
+    text = (
+        '<testsuites><testsuite><testcase classname="tests.contract.test_a" name="t[cuda:01_naive]"/>'
+        '<testcase classname="tests.b" name="u"><failure message="m"/></testcase>'
+        '<testcase classname="tests.b" name="v"><skipped message="no GPU"/></testcase></testsuite></testsuites>'
+    )
+    assert verify_steps.junit_results(text) == {
+        "contract.test_a::t[cuda:01_naive]": "passed",
+        "b::u": "failed",
+        "b::v": "skipped: no GPU",
+    }
+
+
+def cross(*verdicts):
+    return crossover([Point(size, WIN if won else LOSS) for size, won in verdicts])
+
+
+SWEEP = cross(*((size, size >= 136) for size in range(8, 1025, 8)))
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "agrees", "narrow"),
+    [
+        (cross((64, False), (128, False), (144, True), (256, True)), True, True),
+        (cross((64, False), (128, False), (136, True), (256, True)), True, True),
+        (cross((64, False), (128, False), (192, True), (256, True)), True, False),
+        (cross((64, False), (152, False), (160, True), (256, True)), False, True),
+        (cross((64, False), (104, False), (112, True), (256, True)), False, True),
+        (cross((64, False), (256, False)), False, True),
+    ],
+)
+def test_adaptive_and_exhaustive_crossovers_are_compared(adaptive, agrees, narrow):
+    assert verify_record.agree(adaptive, SWEEP) is agrees
+    assert verify_record.narrow(adaptive) is narrow
+
+
+def test_a_crossover_beyond_the_sweep_agrees_with_a_sweep_that_found_none():
+    none = cross(*((size, False) for size in range(8, 1025, 8)))
+    assert verify_record.agree(cross((1024, False), (1088, True), (2048, True)), none)
+    assert not verify_record.agree(cross((512, False), (544, True), (1024, True)), none)
+    assert verify_record.agree(Crossover(kind="> largest", resolution=math.inf), none)
+
+
+KERNELS = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
+PROBLEM = {"op": "gemm", "m": 8, "n": 8, "k": 8, "dtype": "float32", "math": "fp32", "alpha": 1.0}
+
+
+def hardware_run(tmp_path, outcome="passed", error=None, memcheck="done"):
+    tests = {f"contract::test[{k.name}]": outcome for k in KERNELS}
+    timings = [
+        {"backend": k.name, "problem": PROBLEM, "samples_s": [1.23456e-5], "error": error} for k in KERNELS
+    ]
+    steps = {
+        "tests": Outcome(status="done", result={"tests": tests}),
+        "kernels": Outcome(status="done", result={"compiler": "NVRTC 13.0", "timings": timings}),
+        "sanitize": Outcome(status=memcheck, reason="one error" if memcheck == "failed" else ""),
+        "environment": Outcome(status="done", result={"machine": {"gpus": [{"name": "some GPU"}]}}),
+    }
+    return Context(tmp_path, State(steps=steps))
+
+
+def test_verified_json_holds_what_was_shown(tmp_path):
+    found = verify_record.write_verified(hardware_run(tmp_path))
+    assert found["verified"] == sorted(k.name for k in KERNELS)
+    content = json.loads((tmp_path / "verified.json").read_text())
+    entry = content["kernels"][KERNELS[0].name]
+    assert entry["source_hash"] == _cuda_source.source_hash(KERNELS[0])
+    assert (entry["status"], entry["gpu"], entry["compiler"]) == ("verified", "some GPU", "NVRTC 13.0")
+    assert entry["timings"][0]["samples_s"] == [1.235e-5]
+    assert list(entry["tests"]) == [f"contract::test[{KERNELS[0].name}]"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"outcome": "failed"}, "GPU tests failed"),
+        ({"outcome": "skipped: no reason"}, "no GPU test of it passed"),
+        ({"error": "gate: exact"}, "gate: exact"),
+        ({"memcheck": "failed"}, "memcheck: one error"),
+    ],
+)
+def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
+    with pytest.raises(Failed, match=why):
+        verify_record.write_verified(hardware_run(tmp_path, **fault))
+    content = json.loads((tmp_path / "verified.json").read_text())
+    assert {entry["status"] for entry in content["kernels"].values()} == {"unverified"}
+
+
+def test_nothing_is_written_before_anything_was_run(tmp_path):
+    with pytest.raises(Skipped):
+        verify_record.write_verified(context(tmp_path))
+    assert not (tmp_path / "verified.json").exists()
+
+
+def test_install_copies_what_fits(tmp_path):
+    verify_record.write_verified(hardware_run(tmp_path))
+    target = tmp_path / "installed.json"
+    said = verify_install.install(tmp_path, target)
+    assert said.startswith(f"{len(KERNELS)} of {len(KERNELS)} kernels verified")
+    assert target.read_bytes() == (tmp_path / "verified.json").read_bytes()
+
+
+def test_install_refuses_a_run_of_other_sources(tmp_path):
+    verify_record.write_verified(hardware_run(tmp_path))
+    path = tmp_path / "verified.json"
+    content = msgspec.json.decode(path.read_bytes())
+    content["kernels"][KERNELS[0].name]["source_hash"] = "0" * 16
+    path.write_bytes(msgspec.json.encode(content))
+    with pytest.raises(Stop, match=f"{KERNELS[0].name} has the source hash .* here and had 0000"):
+        verify_install.install(tmp_path, tmp_path / "installed.json")
+    assert not (tmp_path / "installed.json").exists()
+
+
+def test_install_needs_a_result(tmp_path):
+    with pytest.raises(Stop, match=r"holds no verified\.json"):
+        verify_install.install(tmp_path)
+
+
+def test_runs_are_kept_by_their_options(tmp_path):
+    target = tmp_path / "crossover.json"
+    for key, cells in (("a", 1), ("b", 2), ("a", 3)):
+        verify_steps.add_run(target, key, {"cells": cells})
+    assert json.loads(target.read_text()) == {"a": {"cells": 3}, "b": {"cells": 2}}
