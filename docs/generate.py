@@ -1,7 +1,7 @@
 """Writes the generated parts of README and docs from committed records: `python docs/generate.py`.
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end -->`. With `--check` nothing is written, and the
-exit status is 1 when a part is stale.
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`. With `--check` nothing is written, and
+the exit status is 1 when a part is stale.
 """
 
 from __future__ import annotations

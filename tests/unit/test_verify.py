@@ -139,7 +139,8 @@ def test_junit_results():
     text = (
         '<testsuites><testsuite><testcase classname="tests.contract.test_a" name="t[cuda:01_naive]"/>'
         '<testcase classname="tests.b" name="u"><failure message="m"/></testcase>'
-        '<testcase classname="tests.b" name="v"><skipped message="no GPU"/></testcase></testsuite></testsuites>'
+        '<testcase classname="tests.b" name="v"><skipped message="no GPU"/></testcase>'
+        "</testsuite></testsuites>"
     )
     assert verify_steps.junit_results(text) == {
         "contract.test_a::t[cuda:01_naive]": "passed",
@@ -184,9 +185,8 @@ PROBLEM = {"op": "gemm", "m": 8, "n": 8, "k": 8, "dtype": "float32", "math": "fp
 
 def hardware_run(tmp_path, outcome="passed", error=None, memcheck="done"):
     tests = {f"contract::test[{k.name}]": outcome for k in KERNELS}
-    timings = [
-        {"backend": k.name, "problem": PROBLEM, "samples_s": [1.23456e-5], "error": error} for k in KERNELS
-    ]
+    timed = {"problem": PROBLEM, "samples_s": [1.23456e-5], "error": error}
+    timings = [{"backend": k.name, **timed} for k in KERNELS]
     steps = {
         "tests": Outcome(status="done", result={"tests": tests}),
         "kernels": Outcome(status="done", result={"compiler": "NVRTC 13.0", "timings": timings}),
