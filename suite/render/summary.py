@@ -41,8 +41,8 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def mode(self) -> str:
-        """`once ×10`; the number of runs only where it has a meaning."""
-        return f"once ×{self.reuse}" if self.transfer == "once" else self.transfer
+        """`once x10`; the number of runs only where it has a meaning."""
+        return f"once x{self.reuse}" if self.transfer == "once" else self.transfer
 
     @property
     def arithmetic(self) -> str:
@@ -107,7 +107,7 @@ def lines(run: Run) -> list[Line]:
 def questions(run: Run) -> list[Question]:
     """The distinct questions that the cells of a run answer, ordered as first met."""
     shapes = run.options.get("shapes") or [run.options.get("shape", "square")]
-    found = {}
+    found: dict[Question, None] = {}
     for cell in run.cells:
         for shape in shapes:
             if not cell.role.startswith("control") and _size(cell, shape) is not None:

@@ -117,7 +117,10 @@ def _side(backend: str, threads: int | None, line: Line, side: str) -> str:
 
 
 def _notes(run: Run, lines: Sequence[Line]) -> Iterable[str]:
-    yield f"A win needs the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu above 1, and more than the controls tell apart."
+    yield (
+        f"A win needs the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu above 1, and a ratio that the "
+        "controls can tell from 1."
+    )
     yield f"Timed: {conditions(run)}."
     if not run.complete:
         yield "INCOMPLETE: the run ended before every size was measured; what is shown is whole."
@@ -138,7 +141,7 @@ def _line_notes(line: Line) -> Iterable[str]:
     if found.undecided:
         yield f"undecided at {', '.join(map(str, found.undecided))}"
     if len(found.points) > 1 and found.spacing > 1:
-        yield f"reversals narrower than ×{found.spacing:.3g} in size may have been missed"
+        yield f"reversals narrower than x{found.spacing:.3g} in size may have been missed"
     for flag, count in line.flagged.items():
         yield f"{count} of {sum(2 for _ in found.points)} timings {flag.replace('_', ' ')}"
 
@@ -150,13 +153,13 @@ def _gate_notes(cells: Iterable[Cell]) -> Iterable[str]:
         if cell.gate and not cell.gate.ok
     }
     for (backend, part, detail), p in failed.items():
-        yield f"WRONG RESULT: {backend} failed the gate ({part}) at {p.m}×{p.n}×{p.k}: {detail}; it has no time"
+        yield f"WRONG RESULT, not timed: {backend} at {p.m}x{p.n}x{p.k} failed the gate ({part}): {detail}"
 
 
 def points(line: Line) -> Shown:
     """One row for each size of a line: both times with intervals, the speed-up, rates and the gate."""
     columns = (
-        "size", "M×N×K", "t_cpu", "± %", "t_gpu", "± %", "speed-up", "interval", "verdict", "CPU GFLOP/s",
+        "size", "MxNxK", "t_cpu", "± %", "t_gpu", "± %", "speed-up", "interval", "verdict", "CPU GFLOP/s",
         "GPU GFLOP/s", "CPU", "GPU", "gate", "flags",
     )  # fmt: skip
     q = line.question
@@ -172,10 +175,10 @@ def _point_row(entry: Entry) -> tuple[str, ...]:
     r = entry.ratio
     return (
         str(entry.size),
-        f"{p.m}×{p.n}×{p.k}" if p and p.op == "gemm" else f"{p.m}×{p.n}" if p else "",
+        f"{p.m}x{p.n}x{p.k}" if p and p.op == "gemm" else f"{p.m}x{p.n}" if p else "",
         *_timed(entry.cpu),
         *_timed(entry.gpu),
-        f"{figures.significant(r.mid)}×" if both else "",
+        figures.significant(r.mid) if both else "",
         figures.interval(r.low, r.high) if both else "",
         {"win": "GPU", "loss": "CPU", "undecided": "undecided"}[r.verdict] if both else "",
         _rate(entry.cpu),
@@ -204,7 +207,7 @@ def _rate(cell: Cell | None) -> str:
 def _who(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    count = f" ×{cell.threads}" if cell.threads else ""
+    count = f" x{cell.threads}" if cell.threads else ""
     return f"{cell.backend}{count}{'' if cell.verified else ' UNVERIFIED'}"
 
 
@@ -230,7 +233,7 @@ def _ranking(line: Line, device: str) -> str:
         return ""
     p = next(cell.problem for cell in cells if cell.problem.flops == largest)
     parts = [f"{who} {figures.time(t)}" for t, who in ranked[:1]]
-    parts += [f"{who} {figures.time(t)} ({t / ranked[0][0]:.2f}× slower)" for t, who in ranked[1:]]
+    parts += [f"{who} {figures.time(t)} ({t / ranked[0][0]:.2f} times as long)" for t, who in ranked[1:]]
     side = "CPU" if device == "cpu" else "GPU"
-    sizes = f"{p.m}×{p.n}×{p.k}" if p.op == "gemm" else f"{p.m}×{p.n}"
+    sizes = f"{p.m}x{p.n}x{p.k}" if p.op == "gemm" else f"{p.m}x{p.n}"
     return f"{side} candidates at {sizes}, {line.question.mode} (pilot rounds): {', '.join(parts)}"

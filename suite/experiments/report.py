@@ -1,0 +1,57 @@
+"""`report`: shows a saved run again, and exports it, without measuring anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .. import export
+from ..exits import Exit, Stop
+from ..journal import RecordError, load_run
+from ..options import exports, quiet
+from ..record import Run
+from ..render import comparison, markdown, svg, terminal, tidy
+
+
+def make(run: Run, targets: dict[str, str | None]) -> dict[str, Any]:
+    """For each kind of export the function that makes its bytes."""
+    kind = "png" if (targets.get("svg") or "").lower().endswith(".png") else "svg"
+    return {
+        "csv": lambda: tidy.render(run),
+        "markdown": lambda: markdown.render(run),
+        "svg": lambda: svg.render(run, kind),
+    }
+
+
+def console_for(targets: dict[str, str | None]) -> Any:
+    """Where the tables go: standard error when an export takes standard output."""
+    return terminal.console(stderr=export.STDOUT in targets.values())
+
+
+@click.command(
+    help="""Show a saved run (made by --export-json) again, or a recorded profile; nothing is measured.
+
+\b
+Examples:
+  gemm-crossover report run.json
+  gemm-crossover report run.json --export-markdown table.md
+  gemm-crossover report run.json --export-csv - > cells.csv
+"""
+)
+@click.argument("run_file", metavar="RUN.json", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@exports("csv", "markdown", "svg")
+@quiet
+def command(run_file: Path, quiet: bool, **paths: str | None) -> Exit:
+    """Read, show, export."""
+    targets = {name.removeprefix("export_"): path for name, path in paths.items()}
+    if targets["svg"]:
+        svg.require()
+    try:
+        run = load_run(run_file)
+    except RecordError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+    comparison.show(run, console_for(targets), quiet=quiet)
+    export.write_all(targets, make(run, targets))
+    return Exit.OK

@@ -1,0 +1,50 @@
+"""A whole run in the terminal: points, plot, and the verdicts last, where the eye ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ..record import Run
+from . import plot, summary, tables
+from .summary import Line
+from .terminal import show_table
+
+
+def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
+    """Print everything the run says; quiet: the verdict table alone. Returns the lines shown."""
+    lines = summary.lines(run)
+    recorded = tables.provenance(run)
+    if not quiet:
+        out.print(Text(machine_line(run)))
+        for line in lines:
+            _points(out, line)
+        plot.show(out, lines, recorded)
+    if recorded:
+        out.print(Text(recorded, style="bold"))
+    _verdicts(out, run, lines)
+    return lines
+
+
+def _points(out: Console, line: Line) -> None:
+    shown = tables.points(line)
+    show_table(out, shown.title, shown.columns, shown.rows)
+    for text in tables.candidates(line):
+        out.print(Text(text))
+
+
+def _verdicts(out: Console, run: Run, lines: Sequence[Line]) -> None:
+    shown = tables.verdicts(run, lines)
+    show_table(out, shown.title, shown.columns, shown.rows, "\n".join(shown.notes))
+
+
+def machine_line(run: Run) -> str:
+    """CPU, usable threads and GPU of the machine measured on, in one line."""
+    m: dict[str, Any] = run.machine
+    gpus = m.get("gpus") or []
+    gpu = gpus[0]["name"] if gpus else f"none usable ({m.get('gpu_reason') or 'unknown'})"
+    threads = m.get("threads", {}).get("usable", "unknown")
+    return f"CPU: {m.get('cpu', {}).get('model', 'unknown')}, {threads} threads usable. GPU: {gpu}."
