@@ -75,10 +75,9 @@ def load(out: Path) -> State:
 
 
 def sources_hash(parts: Sequence[str], root: Path = ROOT) -> str:
-    """Hash of the sources below `parts`, files or folders relative to `root`; missing ones are empty."""
+    """Hash of the sources below `parts`: files, folders or patterns relative to `root`."""
     digest = hashlib.sha256()
-    for part in parts:
-        top = root / part
+    for top in (path for part in parts for path in sorted(root.glob(part))):
         files = sorted(top.rglob("*")) if top.is_dir() else [top]
         for path in files:
             if path.suffix in {".py", ".c", ".h", ".cu", ".cuh", ".txt"} and path.is_file():

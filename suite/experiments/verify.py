@@ -16,8 +16,15 @@ from ..render import terminal
 from ..verify_state import Context, Outcome, State
 
 NATIVE = ("cpu", "CMakeLists.txt", "backends")
-KERNELS = ("cuda", "backends", "suite/gate.py", "suite/reference.py")
-MEASURING = (*KERNELS, "cpu", "suite/harness.py", "suite/clock.py", "suite/plan.py", "suite/search.py")
+KERNELS = (
+    "cuda/include",
+    "cuda/kernels",
+    "backends",
+    "suite/gate*.py",
+    "suite/reference.py",
+    "suite/trials.py",
+)
+MEASURING = (*KERNELS, "cpu", "suite/harness*.py", "suite/clock*.py", "suite/plan.py", "suite/search.py")
 
 Step = Callable[[Context], dict[str, Any]]
 
