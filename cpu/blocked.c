@@ -17,7 +17,6 @@ typedef struct {
 typedef struct {
   const product *p;
   blocking blocks;
-  int threads;
   char *a_panels[2], *b_panels[2];
   barrier meet;
   queue queues[2][MAX_QUEUES];
@@ -27,6 +26,7 @@ typedef struct {
 typedef struct {
   ptrdiff_t i, j, p, m, n, k;
   int parity, b_parity;
+  int threads;
   ptrdiff_t rows, columns; /* chunks of the block, each `chunk_m` x `chunk_n` panels */
   ptrdiff_t chunk_m, chunk_n;
 } step;
@@ -76,20 +76,20 @@ static void pack_share(const job *w, const step *s, int id) {
   ptrdiff_t panels = ceil_div(s->m, kn->mr);
   const char *a = p->a + (s->i * p->rs_a + s->p * p->cs_a) * kn->size;
   pack_panels(kn, kn->pack_a, kn->mr, s->m, s->k, a, p->rs_a, p->cs_a, w->a_panels[s->parity],
-              panels * id / w->threads, panels * (id + 1) / w->threads);
+              panels * id / s->threads, panels * (id + 1) / s->threads);
   if (s->i > 0) return;
   panels = ceil_div(s->n, kn->nr);
   const char *b = p->b + (s->p * p->rs_b + s->j * p->cs_b) * kn->size;
   pack_panels(kn, kn->pack_b, kn->nr, s->n, s->k, b, p->cs_b, p->rs_b, w->b_panels[s->b_parity],
-              panels * id / w->threads, panels * (id + 1) / w->threads);
+              panels * id / s->threads, panels * (id + 1) / s->threads);
 }
 
 static void work_off(job *w, const step *s, int id) {
   const ptrdiff_t chunks = s->rows * s->columns;
-  for (int v = 0; v < w->threads; v++) {
-    const int owner = (id + v) % w->threads;
-    const ptrdiff_t first = chunks * owner / w->threads;
-    const ptrdiff_t count = chunks * (owner + 1) / w->threads - first;
+  for (int v = 0; v < s->threads; v++) {
+    const int owner = (id + v) % s->threads;
+    const ptrdiff_t first = chunks * owner / s->threads;
+    const ptrdiff_t count = chunks * (owner + 1) / s->threads - first;
     atomic_long *next = &w->queues[s->parity][owner].next;
     while (atomic_load_explicit(next, memory_order_relaxed) < count) {
       long index = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
@@ -102,7 +102,7 @@ static void work_off(job *w, const step *s, int id) {
 static void run_step(job *w, const step *s, int id) {
   atomic_store_explicit(&w->queues[s->parity][id].next, 0, memory_order_relaxed);
   pack_share(w, s, id);
-  if (w->threads > 1) barrier_wait(&w->meet, w->threads);
+  if (s->threads > 1) barrier_wait(&w->meet, s->threads);
   work_off(w, s, id);
 }
 
@@ -110,8 +110,7 @@ static void work(void *arg, int id, int count) {
   job *w = arg;
   const product *p = w->p;
   const kernel *kn = p->kn;
-  step s = {0};
-  (void)count;
+  step s = {.threads = count};
   for (s.j = 0; s.j < p->n; s.j += w->blocks.nc)
     for (s.p = 0; s.p < p->k; s.p += w->blocks.kc, s.b_parity ^= 1)
       for (s.i = 0; s.i < p->m; s.i += w->blocks.mc, s.parity ^= 1) {
@@ -119,7 +118,7 @@ static void work(void *arg, int id, int count) {
         s.n = min_of(w->blocks.nc, p->n - s.j);
         s.k = min_of(w->blocks.kc, p->k - s.p);
         split(&s, ceil_div(s.m, kn->mr), ceil_div(s.n, kn->nr),
-              w->threads == 1 ? 1 : (ptrdiff_t)w->threads * CHUNKS_PER_THREAD, kn->mr, kn->nr);
+              count == 1 ? 1 : (ptrdiff_t)count * CHUNKS_PER_THREAD, kn->mr, kn->nr);
         run_step(w, &s, id);
       }
 }
@@ -134,20 +133,21 @@ static size_t page_up(ptrdiff_t bytes) { return (size_t)round_up(bytes, 4096); }
 int gemm_blocked(const product *p, blocking blocks, int threads) {
   const kernel *kn = p->kn;
   job w; /* the queues are set by their threads: clearing 32 KB here would cost half a microsecond */
-  w.p = p, w.threads = (int)min_of(threads, MAX_QUEUES);
+  threads = (int)min_of(threads, MAX_QUEUES);
+  w.p = p;
   barrier_init(&w.meet);
-  w.blocks.mc = even(p->m, blocks.mc * w.threads, kn->mr);
+  w.blocks.mc = even(p->m, blocks.mc * threads, kn->mr);
   w.blocks.kc = even(p->k, blocks.kc, 4);
   w.blocks.nc = even(p->n, blocks.nc, kn->nr);
   const size_t a = page_up(w.blocks.mc * w.blocks.kc * kn->size);
   const size_t b = page_up(w.blocks.nc * w.blocks.kc * kn->size);
-  const int buffers = w.threads > 1 ? 2 : 1;
+  const int buffers = threads > 1 ? 2 : 1;
   char *memory = buffer_get((a + b) * (size_t)buffers);
   if (!memory) return GEMM_NO_MEMORY;
   for (int i = 0; i < 2; i++) {
     w.a_panels[i] = memory + (buffers == 2 ? a * (size_t)i : 0);
     w.b_panels[i] = memory + a * (size_t)buffers + (buffers == 2 ? b * (size_t)i : 0);
   }
-  pool_run(work, &w, w.threads);
+  pool_run(work, &w, threads);
   return GEMM_OK;
 }

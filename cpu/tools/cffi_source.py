@@ -26,7 +26,7 @@ def declarations(header: str) -> str:
 
 def source_hash(cpu: Path = CPU) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of every source under `cpu/` and of CMakeLists.txt."""
-    files = sorted(p for p in cpu.rglob("*") if p.suffix in {".c", ".h", ".py", ".in"})
+    files = sorted(p for p in cpu.rglob("*") if p.suffix in {".c", ".h", ".py"})
     digest = hashlib.sha256()
     for path in [*files, cpu.parent / "CMakeLists.txt"]:
         digest.update(path.relative_to(cpu.parent).as_posix().encode() + b"\0")
