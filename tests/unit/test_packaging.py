@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import backends
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -83,9 +85,10 @@ def test_the_folder_cuda_holds_no_python():
 
 
 def test_the_extension_is_not_inside_a_source_folder():
+    state = backends.get("native").probe()
+    assert state.ok, f"{state.reason}; {state.cure}"
     spec = importlib.util.find_spec("_gemm_cpu")
-    assert spec is not None, "the native library is not installed: pip install ."
-    assert Path(spec.origin).parent.name not in ("backends", "suite")
+    assert spec is None or Path(spec.origin).parent.name not in ("backends", "suite")
 
 
 def test_the_changelog_has_this_version():
