@@ -63,6 +63,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     samples_s: tuple[float, ...] = ()
     round_of: tuple[int, ...] = ()
     inner: tuple[int, ...] = ()
+    scaled_by: int = 1
+    """samples_s are this many times what was timed: a CPU has no transfers, one run of it stands for all."""
     empty_s: float | None = None
     compile_s: float | None = None
     alloc_s: float | None = None
@@ -75,7 +77,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any] = {}
     verified: bool = True
     flags: tuple[str, ...] = ()
-    """Any of: throttled, noisy, below_resolution, time_budget."""
+    """Any of: throttled, clocks_unread (their reader failed), noisy, below_resolution, time_budget."""
     skip_reason: str = ""
     """Why there is no time, where there is none."""
     process_id: int = 0

@@ -87,8 +87,8 @@ def controls(cells: Iterable[Cell], confidence: float = 0.95) -> list[Control]:
     return [control for control in found if control is not None]
 
 
-def _key(cell: Cell) -> tuple[str, int | None, str, int]:
-    return cell.backend, cell.threads, cell.transfer, cell.reuse
+def _key(cell: Cell) -> tuple[str, int | None, str, int, str]:
+    return cell.backend, cell.threads, cell.transfer, cell.reuse, cell.calls_from
 
 
 def group_resolution(cells: Iterable[Cell], confidence: float = 0.95) -> Resolution:

@@ -183,5 +183,5 @@ def points(
 def candidate(cells: Iterable[Cell], device: str, transfer: str, reuse: int) -> Cell | None:
     """The timed candidate of one side and mode in a group, None when that side has no time."""
     wanted = ("candidate", device, transfer, reuse)
-    timed = (cell for cell in cells if cell.samples_s)
+    timed = (cell for cell in cells if cell.samples_s and cell.calls_from == "python")
     return next((c for c in timed if (c.role, c.device, c.transfer, c.reuse) == wanted), None)

@@ -1,0 +1,140 @@
+"""From what was measured to the cells of the record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from backends.base import Problem, SessionInfo
+
+from .analysis.controls import DELAY_KEY
+from .clock import Clock
+from .harness_candidates import Candidate, Skip
+from .harness_rounds import Watch
+from .harness_sample import STEPS_PER_SAMPLE, Entry
+from .harness_settings import Bench, Mode, Settings
+from .record import Cell, Role
+from .stats import spread
+
+NOISY_SCATTER = 0.1
+"""Robust relative scatter of the samples of a cell from which it is called noisy."""
+
+NOISY_OUTLIERS = 0.1
+"""Part of outliers among the samples of a cell from which it is called noisy."""
+
+
+def cell(
+    bench: Bench, one: Candidate, entry: Entry, mode: Mode, watch: Watch, flags: Iterable[str] = ()
+) -> Cell:
+    """The cell of one entry; a CPU entry, timed for one run, is multiplied to the reuse of `mode`."""
+    transfer, reuse = mode
+    scale = reuse if one.device == "cpu" else 1
+    info = one.session.info
+    config = dict(info.config)
+    if entry.role == "control_delay":
+        config[DELAY_KEY] = entry.delay_s * scale
+    return Cell(
+        **_common(bench, one.backend.name, one.device, one.threads or info.threads, info),
+        role=entry.role,
+        transfer=transfer,
+        reuse=reuse,
+        scaled_by=scale,
+        calls_from="c" if entry.kind == "c" else "python",
+        cpu_per_wall=entry.cpu_s / entry.wall_s if entry.wall_s > 0 else None,
+        samples_s=tuple(s * scale for s in entry.samples_s) if scale != 1 else tuple(entry.samples_s),
+        round_of=tuple(entry.rounds),
+        inner=tuple(entry.inners),
+        first_call_s=one.first_call_s,
+        empty_s=one.empty_s,
+        parts_s=one.parts_s,
+        threads_observed=one.threads_observed if one.device == "cpu" else None,
+        gate=one.gate,
+        clocks=watch.clocks(one.device),
+        config=config,
+        verified=one.backend.verified,
+        flags=(*flags, *watch.flags(one.device), *sample_flags(entry, bench.clock)),
+        skip_reason=entry.failed,
+    )
+
+
+def _common(bench: Bench, backend: str, device: str, threads: int | None, info: SessionInfo) -> dict:
+    return {
+        "problem": bench.problem,
+        "backend": backend,
+        "device": device,
+        "host_memory": bench.host_memory,
+        "timing": bench.settings.timing,
+        "threads": threads if device == "cpu" else None,
+        "devices": (0,) if device == "cuda" else (),
+        "compile_s": info.compile_s,
+        "alloc_s": info.alloc_s,
+        "kernel": info.kernel,
+        "kernel_hash": info.kernel_hash,
+        "process_id": os.getpid(),
+        "group": bench.group,
+    }
+
+
+def sample_flags(entry: Entry, clock: Clock) -> tuple[str, ...]:
+    """noisy, below_resolution: as the samples are."""
+    found = []
+    scatter = spread(entry.samples_s)
+    if scatter.count and (
+        scatter.relative > NOISY_SCATTER or scatter.outliers > NOISY_OUTLIERS * scatter.count
+    ):
+        found.append("noisy")
+    shortest = STEPS_PER_SAMPLE / 2 * clock.resolution()
+    if any(s * n < shortest for s, n in zip(entry.samples_s, entry.inners, strict=True)):
+        found.append("below_resolution")
+    return tuple(found)
+
+
+def skipped(bench: Bench, skip: Skip) -> list[Cell]:
+    """Cells without samples that say why; a CPU candidate stands in every mode."""
+    info = skip.session.info if skip.session is not None else SessionInfo()
+    device = skip.backend.device
+    modes = bench.modes if device == "cpu" else (skip.mode,)
+    role: Role = "candidate" if skip.session is None or skip.gate is not None else "pilot"
+    common = _common(bench, skip.backend.name, device, skip.threads, info)
+    return [
+        Cell(
+            **common,
+            role=role,
+            transfer=transfer,
+            reuse=reuse,
+            gate=skip.gate,
+            config=dict(info.config),
+            verified=skip.backend.verified,
+            skip_reason=skip.reason,
+        )
+        for transfer, reuse in modes
+    ]
+
+
+def nothing(
+    problem: Problem,
+    host_memory: str,
+    group: str,
+    modes: Sequence[Mode],
+    settings: Settings,
+    backends: Sequence,
+    reason: str,
+) -> list[Cell]:
+    """Cells of a group that could not even begin, for every backend and mode."""
+    return [
+        Cell(
+            problem=problem,
+            backend=backend.name,
+            device=backend.device,
+            transfer=transfer,
+            reuse=reuse,
+            host_memory=host_memory,
+            timing=settings.timing,
+            verified=backend.verified,
+            skip_reason=reason,
+            process_id=os.getpid(),
+            group=group,
+        )
+        for backend in backends
+        for transfer, reuse in modes
+    ]
