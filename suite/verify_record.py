@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from backends import _cuda_source, _cuda_verified
 
+from . import profiles, verify_install
 from .analysis.crossover import Crossover
 from .journal import atomic_write
 from .record import Run
@@ -38,9 +40,27 @@ def compare_runs(context: Context) -> dict[str, Any]:
     if not rows:
         raise Skipped("no sweep and adaptive run of the same question yet")
     bad = [f"{row['dtype']} {row['mode']}" for row in rows if not (row["agree"] and row["narrow"])]
+    verified = context.out / "verified.json"
+    if verified.exists():
+        write_json(verified, {**msgspec.json.decode(verified.read_bytes()), "sweep": rows})
+        verify_install.install(context.out)
     if bad:
         raise Failed(f"adaptive and exhaustive crossovers differ: {', '.join(bad)}", {"rows": rows})
     return {"rows": rows}
+
+
+def write_profile(context: Context) -> dict[str, Any]:
+    """profile.json: the crossover runs as what a machine without a GPU is compared with."""
+    runs = list(runs_in(context, "crossover.json").values())
+    gpu = (runs[0].machine.get("gpus") or [{}])[0].get("name", "unknown GPU")
+    profile = profiles.build(runs, gpu)
+    atomic_write(context.out / "profile.json", profiles.encode(profile))
+    return {"runs": len(runs), "cells": len(profile.cells)}
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Readable JSON, written whole or not at all."""
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def answers(runs: dict[str, Run]) -> dict[Question, Crossover]:
@@ -85,8 +105,12 @@ def narrow(c: Crossover) -> bool:
     return low is None or high is None or high - low <= max(STEP, WIDEST_BAND * low)
 
 
-def write_verified(context: Context) -> dict[str, Any]:
-    """verified.json: for every kernel what was shown on this GPU; `verified` only if all of it went well."""
+def write_verified(context: Context, target: Path | None = None) -> dict[str, Any]:
+    """verified.json: for every kernel what was shown on this GPU; `verified` only if all of it went well.
+
+    It is put into its place at `target` (cuda/verified.json) too, so that verified kernels are candidates in
+    the runs that follow.
+    """
     tests, timings = context.result("tests").get("tests", {}), context.result("kernels").get("timings", [])
     if not tests and not timings:
         raise Skipped("neither GPU tests nor kernel timings have been run yet")
@@ -100,8 +124,8 @@ def write_verified(context: Context) -> dict[str, Any]:
         "peers": peers,
         "sweep": context.result("compare").get("rows", []),
     }
-    text = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-    atomic_write(context.out / "verified.json", text)
+    write_json(context.out / "verified.json", content)
+    verify_install.install(context.out, target)
     doubtful = {name: e["why_not"] for name, e in entries.items() if e["status"] != "verified"}
     if doubtful:
         raise Failed(

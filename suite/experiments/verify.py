@@ -38,6 +38,7 @@ def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
         "tests": (verify_steps.tests, (*MEASURING, "tests")),
         "sanitize": (verify_steps.sanitize, (*KERNELS, "tests/gpu_sanitize.py")),
         "kernels": (verify_steps.kernels, (*KERNELS, "suite/verify_kernels.py")),
+        "record": (verify_record.write_verified, KERNELS),
     }
     for op in ("gemm", "gemv"):
         for dtype in ("float32", "float64"):
@@ -51,24 +52,16 @@ def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
         found[f"sweep:{dtype}"] = (run, MEASURING)
     return found | {
         "compare": (verify_record.compare_runs, MEASURING),
-        "record": (verify_record.write_verified, KERNELS),
+        "profile": (verify_record.write_profile, MEASURING),
     }
 
 
 GROUPS = (
-    "build",
-    "environment",
-    "c",
-    "tests",
-    "sanitize",
-    "kernels",
-    "crossover",
-    "sweep",
-    "compare",
-    "record",
+    *("build", "environment", "c", "tests", "sanitize", "kernels", "record"),
+    *("crossover", "sweep", "compare", "profile"),
 )
-CHEAP = ("build", "compare", "record")
-"""Run at every call: `build` sets up what the others need, the last two only read what is there."""
+CHEAP = ("build", "record", "compare", "profile")
+"""Run at every call: `build` sets up what the others need, the rest only reads what is there."""
 
 
 def chosen(only: Sequence[str], skip: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -140,13 +133,19 @@ Examples:
   gemm-crossover verify --out results --steps tests,sanitize
   gemm-crossover verify --install results      take DIR/verified.json over into this checkout
 
+
+DIR/verified.json says which kernels were shown to work; it is put into place at once, so that they are
+candidates in the crossover runs that follow. DIR/profile.json holds these runs for machines without a GPU.
+
 \b
 Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call.
 """
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the results.")
 @click.option("--install", type=click.Path(exists=True, file_okay=False, path_type=Path), help="See above.")
-@names_option("--steps", "only", help="Only these steps (and build, compare, record).")
+@names_option(
+    "--steps", "only", help="Only these steps (and build, record, compare, profile, which are quick)."
+)
 @names_option("--skip", help="All but these steps.")
 @click.option("--redo", is_flag=True, help="Run also what has been done.")
 @click.option(

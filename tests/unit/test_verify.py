@@ -107,8 +107,8 @@ def test_the_log_holds_output_and_no_absolute_path(tmp_path):
 @pytest.mark.parametrize(
     ("only", "skip", "expected"),
     [
-        (("tests",), (), ["build", "tests", "compare", "record"]),
-        (("sweep:float32",), ("compare",), ["build", "sweep:float32", "record"]),
+        (("tests",), (), ["build", "tests", "record", "compare", "profile"]),
+        (("sweep:float32",), ("compare",), ["build", "record", "sweep:float32", "profile"]),
     ],
 )
 def test_steps_are_chosen_by_name_or_group(tmp_path, only, skip, expected):
@@ -196,8 +196,12 @@ def hardware_run(tmp_path, outcome="passed", error=None, memcheck="done"):
     return Context(tmp_path, State(steps=steps))
 
 
+def record(c):
+    return verify_record.write_verified(c, c.out / "in_place.json")
+
+
 def test_verified_json_holds_what_was_shown(tmp_path):
-    found = verify_record.write_verified(hardware_run(tmp_path))
+    found = record(hardware_run(tmp_path))
     assert found["verified"] == sorted(k.name for k in KERNELS)
     content = json.loads((tmp_path / "verified.json").read_text())
     entry = content["kernels"][KERNELS[0].name]
@@ -205,6 +209,7 @@ def test_verified_json_holds_what_was_shown(tmp_path):
     assert (entry["status"], entry["gpu"], entry["compiler"]) == ("verified", "some GPU", "NVRTC 13.0")
     assert entry["timings"][0]["samples_s"] == [1.235e-5]
     assert list(entry["tests"]) == [f"contract::test[{KERNELS[0].name}]"]
+    assert (tmp_path / "in_place.json").read_bytes() == (tmp_path / "verified.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -218,19 +223,19 @@ def test_verified_json_holds_what_was_shown(tmp_path):
 )
 def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
     with pytest.raises(Failed, match=why):
-        verify_record.write_verified(hardware_run(tmp_path, **fault))
+        record(hardware_run(tmp_path, **fault))
     content = json.loads((tmp_path / "verified.json").read_text())
     assert {entry["status"] for entry in content["kernels"].values()} == {"unverified"}
 
 
 def test_nothing_is_written_before_anything_was_run(tmp_path):
     with pytest.raises(Skipped):
-        verify_record.write_verified(context(tmp_path))
+        record(context(tmp_path))
     assert not (tmp_path / "verified.json").exists()
 
 
 def test_install_copies_what_fits(tmp_path):
-    verify_record.write_verified(hardware_run(tmp_path))
+    record(hardware_run(tmp_path))
     target = tmp_path / "installed.json"
     said = verify_install.install(tmp_path, target)
     assert said.startswith(f"{len(KERNELS)} of {len(KERNELS)} kernels verified")
@@ -238,7 +243,7 @@ def test_install_copies_what_fits(tmp_path):
 
 
 def test_install_refuses_a_run_of_other_sources(tmp_path):
-    verify_record.write_verified(hardware_run(tmp_path))
+    record(hardware_run(tmp_path))
     path = tmp_path / "verified.json"
     content = msgspec.json.decode(path.read_bytes())
     content["kernels"][KERNELS[0].name]["source_hash"] = "0" * 16
