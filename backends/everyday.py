@@ -48,7 +48,7 @@ def gemm(
 def gemv(
     backend: Backend, A: Any, x: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None
 ) -> np.ndarray:
-    """alpha * A @ x + beta * out for a matrix A (M, N) and a vector x (N,): a vector (M,). Errors as `gemm`."""
+    """alpha * A @ x + beta * out, a vector (M,), for A (M, N) and x (N,); errors as in `gemm`."""
     return _Work("gemv", backend, A, x, alpha, beta, out).compute()
 
 
@@ -109,7 +109,7 @@ def checked_problem(
     backend: Backend, op: Any, m: int, n: int, k: int, dtype: str, alpha: float, beta: float,
     trans_a: bool = False, trans_b: bool = False,
 ) -> Problem:  # fmt: skip
-    """The Problem, once it is known that the backend is usable (else Unavailable) and takes it (TypeError)."""
+    """The Problem, once the backend is known to be usable (else Unavailable) and to take it (TypeError)."""
     problem = Problem(
         op=op, m=m, n=n, k=k, dtype=dtype, alpha=alpha, beta=beta, trans_a=trans_a, trans_b=trans_b
     )
