@@ -6,6 +6,8 @@ import functools
 import importlib
 import importlib.metadata
 import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from .base import Availability, Backend, Problem, Unavailable
 
@@ -30,7 +32,7 @@ class Broken(Backend):
         raise Unavailable(self.probe().reason)
 
 
-def _loaders():
+def _loaders() -> Iterator[tuple[str, Callable[[], Any]]]:
     package = importlib.import_module(__package__)
     for module in (m for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")):
         yield module.name, functools.partial(importlib.import_module, f"{__package__}.{module.name}")

@@ -201,22 +201,26 @@ def kernels(context: Context) -> dict[str, Any]:
 
 def crossover_options(op: str, dtype: str, memory: str) -> list[str]:
     """The command line of one adaptive crossover run."""
-    return ["--op", op, "--dtype", dtype, "--host-memory", memory, "--time-budget", "90"]
+    return ["--op", op, "--dtype", dtype, "--host-memory", memory]
 
 
 def sweep_options(dtype: str) -> list[str]:
     """The command line of one exhaustive sweep: every eighth size to 1024, nothing to search."""
-    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "400"]
+    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "200"]
 
 
 def crossover_run(context: Context, options: list[str], target: Path) -> dict[str, Any]:
-    """One `crossover` command, whose run is kept in the file `target` in place of an older one."""
+    """One `crossover` command, whose run is kept in the file `target` in place of an older one.
+
+    Its journal stays in the results folder when the time budget ends first, so the next call goes on there.
+    """
     need_gpu(context)
+    name = "-".join(option for option in options if not option.startswith("--"))
+    journal = context.out / f"running-{name.replace(':', '_')}.jsonl"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        done = context.python(
-            "-m", "suite", "crossover", "-q", "--require-gpu", *options, "--export-json", str(path)
-        )
+        how = ["-q", "--require-gpu", "--resume", "--journal", str(journal), "--export-json", str(path)]
+        done = context.python("-m", "suite", "crossover", *options, *how)
         if not path.exists():
             raise Failed(f"crossover ended with {done.returncode} and exported nothing: {tail(done)}")
         run = msgspec.json.decode(path.read_bytes())
