@@ -27,7 +27,7 @@ class Compiled(NamedTuple):
     log: str
 
 
-def nvrtc():  # type: ignore[no-untyped-def]
+def nvrtc():
     """CuPy's NVRTC binding; importing CuPy first is what finds the library among the wheels."""
     import cupy  # noqa: F401
     from cupy_backends.cuda.libs import nvrtc as binding
@@ -97,7 +97,7 @@ def kernel_hash(kernel: source.Kernel, dtype: str, target: str) -> str:
 
 @functools.cache
 def compile_kernel(kernel_name: str, dtype: str, target: str) -> Compiled:
-    """A registered kernel compiled for `target` ("sm_90a"), once per process. Unavailable as `compile_file`."""
+    """A kernel by name compiled for `target` ("sm_90a"), once per process. Unavailable as `compile_file`."""
     kernel = source.all_kernels()[kernel_name]
     if isinstance(kernel, source.HeaderError):
         raise Unavailable(str(kernel))
@@ -117,7 +117,7 @@ def compile_file(kernel: source.Kernel, dtype: str, target: str) -> Compiled:
     return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target), log)
 
 
-def _compile(binding, program: int, kernel: source.Kernel, flags: list[str]) -> None:  # type: ignore[no-untyped-def]
+def _compile(binding, program: int, kernel: source.Kernel, flags: list[str]) -> None:
     try:
         binding.compileProgram(program, flags)
     except binding.NVRTCError as error:

@@ -114,8 +114,9 @@ class Driver:
         return name.value.decode()
 
     def attribute(self, attribute: int, ordinal: int) -> int:
-        """cuDeviceGetAttribute."""
-        return int(self.get("cuDeviceGetAttribute", c_int, attribute, self.get("cuDeviceGet", c_int, ordinal)))
+        """A device attribute by its number in cuda.h."""
+        handle = self.get("cuDeviceGet", c_int, ordinal)
+        return int(self.get("cuDeviceGetAttribute", c_int, attribute, handle))
 
     def total_memory(self, ordinal: int) -> int:
         """Bytes on the card."""
@@ -198,8 +199,8 @@ class Driver:
         compiled = _compiled_launch()
         if compiled is not None:
             return functools.partial(compiled, function, *sizes, stream, arguments, 0)
-        numbers = (c_void_p(function), *map(c_uint, sizes), c_void_p(stream), c_void_p(arguments), c_void_p(0))
-        return self.prepared("cuLaunchKernel", *numbers)
+        tail = c_void_p(stream), c_void_p(arguments), c_void_p(0)
+        return self.prepared("cuLaunchKernel", c_void_p(function), *map(c_uint, sizes), *tail)
 
 
 def _compiled_launch() -> Callable[..., None] | None:

@@ -44,7 +44,7 @@ def _driver(detail: dict[str, Any], visible: str | None) -> Found:
     try:
         driver = cuda.driver()
     except OSError:
-        return f"no NVIDIA driver: {cuda.LIBRARY} was not found", "install the NVIDIA driver; nvidia-smi must work"
+        return f"no NVIDIA driver: {cuda.LIBRARY} was not found", "install it: nvidia-smi must work"
     except AttributeError as error:
         return f"the NVIDIA driver is too old: {error}", "update the NVIDIA driver"
     except cuda.CudaError as error:
@@ -57,15 +57,18 @@ def _not_started(error: cuda.CudaError, visible: str | None) -> Found:
     if error.code == cuda.NO_DEVICE:
         return _no_device(visible)
     if error.code == cuda.NOT_INITIALIZED:
-        cure = "use the spawn start method, or restart the process; if nvidia-smi fails too, reload the driver"
+        cure = "use the spawn start method or a new process; if nvidia-smi fails too, reload the driver"
         return f"CUDA does not start, as after a fork() of a process that used it: {error}", cure
-    return f"CUDA does not start: {error}", "nvidia-smi must work first; a reboot after a driver update may help"
+    return f"CUDA does not start: {error}", "nvidia-smi must work; reboot after a driver update"
 
 
 def _no_device(visible: str | None) -> Found:
     if visible is None:
         return "the driver sees no CUDA device", "nvidia-smi must list a GPU"
-    return f"no CUDA device is left by CUDA_VISIBLE_DEVICES={visible!r}", "unset it, or name a device that exists"
+    return (
+        f"no CUDA device is left by CUDA_VISIBLE_DEVICES={visible!r}",
+        "unset it, or name a device there is",
+    )
 
 
 def _devices(detail: dict[str, Any], visible: str | None) -> Found:
@@ -105,7 +108,9 @@ def _cupy(detail: dict[str, Any], visible: str | None) -> Found:
     built, newest = driver.get_build_version() // 1000, detail["driver_cuda"] // 1000
     detail.update(cupy=cupy.__version__, cupy_cuda=built)
     if newest < built:
-        cure = f"update the NVIDIA driver, or pip install 'gemm-crossover[cuda{newest}]' in a fresh environment"
+        cure = (
+            f"update the NVIDIA driver, or pip install 'gemm-crossover[cuda{newest}]' in its own environment"
+        )
         return f"CuPy is made for CUDA {built}, the driver supports up to CUDA {newest}", cure
     runtime.getDeviceCount()
     return None
@@ -124,5 +129,6 @@ def _nvrtc(detail: dict[str, Any], visible: str | None) -> Found:
         return f"NVRTC {detail['nvrtc']} does not belong to CuPy for CUDA {detail['cupy_cuda']}", cure
     major, minor = cuda.device(0).compute
     if major * 10 + minor not in binding.getSupportedArchs():
-        return f"NVRTC {detail['nvrtc']} cannot compile for sm_{major}{minor}", "update CuPy and the CUDA wheels"
+        reason = f"NVRTC {detail['nvrtc']} cannot compile for compute capability {major}.{minor}"
+        return reason, "update CuPy and the CUDA wheels"
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -107,10 +108,24 @@ def parse(path: Path) -> list[Kernel]:
     return [Kernel(path, header, variant) for variant in header.variant]
 
 
-def _mistakes(h: Header):  # type: ignore[no-untyped-def]
+def _mistakes(h: Header) -> Iterator[str]:
     """What the types alone cannot say, one sentence per mistake."""
     if not h.entry.isidentifier():
         yield f"entry {h.entry!r} is not a function name"
+    yield from _type_mistakes(h)
+    for transposes in h.transposes:
+        if transposes not in TRANSPOSES:
+            yield f"transposes has {transposes!r}: use some of {', '.join(TRANSPOSES)}"
+    names = [v.name for v in h.variant]
+    if names[:1] != [""]:
+        yield "variant: the first [[variant]] must be there and have no name: it is the default"
+    if len(set(names)) != len(names):
+        yield f"variant: names must differ, got {names}"
+    for v in h.variant:
+        yield from _variant_mistakes(v)
+
+
+def _type_mistakes(h: Header) -> Iterator[str]:
     for dtype in h.dtypes:
         if dtype not in ITEMSIZE:
             yield f"dtypes has {dtype!r}: use some of {', '.join(ITEMSIZE)}"
@@ -119,19 +134,9 @@ def _mistakes(h: Header):  # type: ignore[no-untyped-def]
     for dtype, math in zip(h.dtypes, h.math, strict=False):
         if math not in MATHS or dtype not in MATHS[math].storage:
             yield f"math {math!r} is no arithmetic of {dtype}: use one of {', '.join(MATHS)}"
-    for transposes in h.transposes:
-        if transposes not in TRANSPOSES:
-            yield f"transposes has {transposes!r}: use some of {', '.join(TRANSPOSES)}"
-    if [v.name for v in h.variant[:1]] != [""]:
-        yield "variant: the first [[variant]] must be there and have no name: it is the default"
-    names = [v.name for v in h.variant]
-    if len(set(names)) != len(names):
-        yield f"variant: names must differ, got {names}"
-    for v in h.variant:
-        yield from _variant_mistakes(v)
 
 
-def _variant_mistakes(v: Variant):  # type: ignore[no-untyped-def]
+def _variant_mistakes(v: Variant) -> Iterator[str]:
     where = f"variant {v.name or 'default'!r}"
     if min(v.threads) < 1 or v.threads[0] * v.threads[1] > 1024:
         yield f"{where}: threads {list(v.threads)} must be at least 1 each and at most 1024 together"

@@ -133,7 +133,7 @@ class BrokenKernel(Backend):
     def supports(self, problem: Problem) -> str | None:
         return str(self.error)
 
-    def open(self, problem: Problem, operands: Operands, **_: Any) -> CudaSession:  # type: ignore[override]
+    def open(self, problem: Problem, operands: Operands, **_: Any) -> CudaSession:
         raise Unavailable(str(self.error))
 
 

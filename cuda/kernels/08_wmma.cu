@@ -67,9 +67,9 @@ __device__ void stage(T *to, const T *source, const Operand &o, index_t row, ind
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p) {
-  __shared__ alignas(32) T a_tile[TILE_M * LD_A];
-  __shared__ alignas(32) T b_tile[TILE_K * LD_B];
-  __shared__ alignas(32) float c_tile[THREADS / 32][FRAGMENT * LD_C];
+  alignas(32) __shared__ T a_tile[TILE_M * LD_A];
+  alignas(32) __shared__ T b_tile[TILE_K * LD_B];
+  alignas(32) __shared__ float c_tile[THREADS / 32][FRAGMENT * LD_C];
 
   const Tile tile = tile_of_block(p, TILE_M, TILE_N);
   const T *a = p.a.data + tile.batch * p.a.batch_stride;

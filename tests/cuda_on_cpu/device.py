@@ -1,0 +1,103 @@
+"""A CUDA device made of the CPU, for tests: the real Python code above a stand-in driver.
+
+Kernels are compiled by the C++ compiler with `kernel_on_cpu.h` in front and run as fibers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from backends import _cuda_compile as compiling
+from backends import _cuda_driver as cuda
+from backends import _cuda_launch as launching
+from backends import _cuda_probe as probing
+from backends import _cuda_source as source
+from backends.base import Availability
+
+HERE = Path(__file__).parent
+
+
+def missing() -> str:
+    """Why it cannot be used here, or ""."""
+    return "" if shutil.which("g++") and shutil.which("gcc") else "no gcc and g++ to compile kernels for the CPU"
+
+
+@functools.cache
+def folder() -> Path:
+    """Where everything is built, once per test process."""
+    return Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@functools.cache
+def library(name: str) -> Path:
+    """`driver` or `cublas` compiled: a shared library that stands in for NVIDIA's."""
+    soname = {"driver": "libcuda.so.1", "cublas": "libcublas.so.13"}[name]
+    target = folder() / soname
+    flags = ["-O2", "-Wall", "-shared", "-fPIC", f"-Wl,-soname,{soname}"]
+    _run("gcc", *flags, str(HERE / f"{name}_on_cpu.c"), "-ldl", "-lm", "-o", str(target))
+    return target
+
+
+def compile_source(path: Path, entry: str, defines: dict[str, int]) -> Path:
+    """Any kernel source as a shared library with `run_kernel`."""
+    wrapper = f'#include "kernel_on_cpu.h"\n#include "{path}"\n#include "kernel_entry.h"\n'
+    key = hashlib.sha256(repr((path.read_text(), entry, sorted(defines.items()))).encode()).hexdigest()[:16]
+    cpp, target = folder() / f"{key}.cpp", folder() / f"{key}.so"
+    if not target.exists():
+        cpp.write_text(wrapper)
+        folders = [HERE, HERE / "include", source.root() / "include"]
+        flags = ["-std=c++17", "-O2", "-fno-gnu-unique", "-shared", "-fPIC", f"-DKERNEL_ENTRY={entry}"]
+        flags += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{f}" for f in folders]
+        _run("g++", *flags, str(cpp), "-o", str(target))
+    return target
+
+
+def compile_kernel(name: str, dtype: str, target: str) -> compiling.Compiled:
+    """In place of `_cuda_compile.compile_kernel`."""
+    kernel = source.all_kernels()[name]
+    assert isinstance(kernel, source.Kernel)
+    path = compile_source(kernel.path, kernel.header.entry, kernel.defines(dtype))
+    return compiling.Compiled(str(path).encode(), 0.0, f"{target}-{source.source_hash(kernel)}", "")
+
+
+def held() -> int:
+    """What sessions have not freed: allocations * 1000000 + streams * 1000 + events."""
+    return int(ctypes.CDLL(str(library("driver"))).fake_held())
+
+
+def _forget() -> None:
+    for cached in (cuda.driver, cuda.device, launching.function, probing._probe):
+        cached.cache_clear()
+    cuda._started.clear()
+
+
+@contextmanager
+def device() -> Iterator[None]:
+    """Sessions inside run on the CPU device."""
+    with pytest.MonkeyPatch.context() as patch:
+        _forget()
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        patch.setattr(cuda, "LIBRARY", str(library("driver")))
+        patch.setattr(cuda, "_compiled_launch", lambda: None)
+        patch.setattr(compiling, "compile_kernel", compile_kernel)
+        patch.setattr(probing, "probe", lambda: Availability(ok=True))
+        patch.setattr(compiling, "missing_header", lambda kernel: None)
+        try:
+            yield
+        finally:
+            _forget()
