@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ import click
 
 from . import experiments
 from .exits import Exit, Stop
+from .version import version
 
 HELP = """Find out from which size a GPU is worth it on this machine, and why.
 
@@ -58,8 +58,9 @@ class App(click.Group):
         """Run and exit: never a traceback for bad input, an interruption or a closed pipe."""
         with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
             signal.signal(signal.SIGTERM, _interrupt)
+        words = list((args[0] if args else extra.pop("args", None)) or sys.argv[1:])
         run = super().main
-        sys.exit(_ending(lambda: run(*args, **{**extra, "standalone_mode": False})))
+        sys.exit(_ending(lambda: run(words, *args[1:], **extra | {"standalone_mode": False, "obj": words})))
 
 
 def _interrupt(*_: object) -> None:
@@ -70,7 +71,10 @@ def _broken(name: str, reason: str) -> click.Command:
     def complain() -> None:
         raise Stop(f"the command {name} cannot be loaded: {reason}")
 
-    return click.Command(name, callback=complain, help=f"(cannot be loaded: {reason})")
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(
+        name, callback=complain, help=f"(cannot be loaded: {reason})", context_settings=anything
+    )
 
 
 def _ending(run: Any) -> int:
@@ -94,14 +98,6 @@ def _ending(run: Any) -> int:
 def _say(message: str, code: int) -> int:
     click.echo("error: " + " ".join(message.split()), err=True)
     return code
-
-
-def version() -> str:
-    """Version of the installed distribution, or `source` when run from a checkout."""
-    try:
-        return importlib.metadata.version("gemm-crossover")
-    except importlib.metadata.PackageNotFoundError:
-        return "source"
 
 
 @click.group(cls=App, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

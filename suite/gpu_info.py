@@ -21,16 +21,6 @@ def gpus(root: Path = Path("/")) -> list[dict[str, Any]]:
     return [_gpu(runtime.getDeviceProperties(i), root) for i in range(runtime.getDeviceCount())]
 
 
-def why_none() -> str:
-    """Why no GPU is usable, in one line."""
-    try:
-        return "" if gpus() else "CUDA sees no device"
-    except ImportError:
-        return "CuPy is not installed"
-    except Exception as error:  # CuPy raises several unrelated kinds
-        return str(error) or type(error).__name__
-
-
 def _gpu(properties: dict[str, Any], root: Path) -> dict[str, Any]:
     pci = "{pciDomainID:04x}:{pciBusID:02x}:{pciDeviceID:02x}.0".format(**properties)
     clock_khz = properties.get("clockRate")

@@ -65,7 +65,7 @@ def describe(root: Path = Path("/")) -> dict[str, Any]:
         "compiler": {"c": safely(c_compiler, ""), "nvcc": safely(gpu_info.nvcc, "")},
         "software": software(),
     }
-    found["gpu_reason"] = "" if found["gpus"] else safely(gpu_info.why_none, "unknown")
+    found["gpu_reason"] = "" if found["gpus"] else safely(no_gpu_reason)
     found["fingerprint"] = fingerprint(found)
     return scrub(found)
 
@@ -184,6 +184,14 @@ def native() -> dict[str, Any]:
 
     available = backends.get("native").probe()
     return dict(available.detail) if available.ok else {"absent": available.reason}
+
+
+def no_gpu_reason() -> str:
+    """Why no GPU backend can run here, as the first of them says it."""
+    import backends
+
+    reasons = [b.probe().reason for b in backends.all_backends() if b.device == "cuda"]
+    return reasons[0] if reasons else "no GPU backend is installed"
 
 
 def c_compiler() -> str | None:

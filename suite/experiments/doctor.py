@@ -113,12 +113,23 @@ def render(found: dict[str, Any]) -> None:
     """Three tables on standard output: machine, backends, what does not go together."""
     out = terminal.console()
     terminal.show_table(out, "This machine", ("what", "found"), rows(found), wraps=True)
-    table = [(b["name"], b["device"], _state(b), _why(b)) for b in found["backends"]]
+    table = grouped([(b["name"], b["device"], _state(b), _why(b)) for b in found["backends"]])
     terminal.show_table(
         out, "Backends", ("backend", "device", "state", "why, and the cure"), table, wraps=True
     )
     for conflict in found["conflicts"]:
         out.print(f"conflict: {conflict}", style="bold", markup=False)
+
+
+def grouped(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows of one family (`cuda:...`) that say the same, as one row."""
+    families: dict[tuple[str, ...], list[str]] = {}
+    for name, *rest in rows:
+        families.setdefault((name.split(":")[0], *rest), []).append(name)
+    return [
+        (names[0] if len(names) == 1 else f"{family}: {len(names)} kernels", *rest)
+        for (family, *rest), names in families.items()
+    ]
 
 
 def _why(backend: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from .. import export
 from ..exits import Exit, Stop
@@ -19,6 +20,7 @@ def make(run: Run, targets: dict[str, str | None]) -> dict[str, Any]:
     """For each kind of export the function that makes its bytes."""
     kind = "png" if (targets.get("svg") or "").lower().endswith(".png") else "svg"
     return {
+        "json": lambda: msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n",
         "csv": lambda: tidy.render(run),
         "markdown": lambda: markdown.render(run),
         "svg": lambda: svg.render(run, kind),

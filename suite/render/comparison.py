@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from ..record import Run
 from . import plot, summary, tables
 from .summary import Line
-from .terminal import show_table
+from .terminal import needed, show_table
 
 
 def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
@@ -20,7 +21,7 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
     recorded = tables.provenance(run)
     if not quiet:
         out.print(Text(machine_line(run)))
-        for line in lines:
+        for line in lines if any(x.crossover.points for x in lines) else lines[:1]:
             _points(out, line)
         plot.show(out, lines, recorded)
     if recorded:
@@ -30,15 +31,30 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
 
 
 def _points(out: Console, line: Line) -> None:
-    shown = tables.points(line)
+    shown = fitted(tables.points(line), out.width)
     show_table(out, shown.title, shown.columns, shown.rows)
     for text in tables.candidates(line):
         out.print(Text(text))
 
 
+def fitted(shown: tables.Shown, width: int) -> tables.Shown:
+    """The table, its spare columns left out one by one until it fits; the title says how many."""
+    left_out: set[str] = set()
+    fit = shown
+    for name in shown.spare:
+        if not fit.rows or needed(fit.columns, fit.rows) <= width:
+            break
+        left_out |= {name} & set(shown.columns)
+        fit = shown.without(left_out)
+    if not left_out:
+        return shown
+    title = f"{shown.title} (too narrow for: {', '.join(sorted(left_out))})"
+    return msgspec.structs.replace(fit, title=title)
+
+
 def _verdicts(out: Console, run: Run, lines: Sequence[Line]) -> None:
     shown = tables.verdicts(run, lines)
-    show_table(out, shown.title, shown.columns, shown.rows, "\n".join(shown.notes))
+    show_table(out, shown.title, shown.columns, shown.rows, "\n".join(f"* {note}" for note in shown.notes))
 
 
 def machine_line(run: Run) -> str:

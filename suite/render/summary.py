@@ -26,6 +26,8 @@ Comparison = Literal["measured", "recorded", "cross-machine"]
 
 CONFIDENCE = 0.95
 
+NO_GPU_TIME = "no GPU time"
+
 
 class Question(msgspec.Struct, frozen=True):
     """One row asked for."""
@@ -38,11 +40,13 @@ class Question(msgspec.Struct, frozen=True):
     host_memory: str
     transfer: str
     reuse: int
+    calls_from: str = "python"
 
     @property
     def mode(self) -> str:
-        """`once x10`; the number of runs only where it has a meaning."""
-        return f"once x{self.reuse}" if self.transfer == "once" else self.transfer
+        """`once x10`; the number of runs only where it has a meaning, the caller where it is not Python."""
+        runs = f" x{self.reuse}" if self.transfer == "once" else ""
+        return f"{self.transfer}{runs}{', from C' if self.calls_from == 'c' else ''}"
 
     @property
     def arithmetic(self) -> str:
@@ -81,9 +85,14 @@ class Line(msgspec.Struct, frozen=True):
         return self.comparison != "measured"
 
     @property
+    def cells(self) -> list[Cell]:
+        """The candidates' cells of all its sizes."""
+        return [cell for entry in self.entries for cell in (entry.cpu, entry.gpu) if cell]
+
+    @property
     def flagged(self) -> dict[str, int]:
-        """How many of its timed cells are noisy, throttled and so on."""
-        cells = [cell for entry in self.entries for cell in (entry.cpu, entry.gpu) if cell]
+        """How many of its cells are noisy, throttled and so on."""
+        cells = self.cells
         flags = sorted({flag for cell in cells for flag in cell.flags})
         return {flag: sum(flag in cell.flags for cell in cells) for flag in flags}
 
@@ -101,7 +110,14 @@ def lines(run: Run) -> list[Line]:
             found.append(_line(question, "cross-machine", own, theirs))
         elif own:
             found.append(_line(question, "measured", own, own))
-    return found
+    shown = [line for line in found if line.crossover.points or line.question.calls_from == "python"]
+    return [_explained(line, run.machine.get("gpu_reason", "")) for line in shown]
+
+
+def _explained(line: Line, gpu_reason: str) -> Line:
+    if line.why == NO_GPU_TIME and gpu_reason:
+        return msgspec.structs.replace(line, why=f"{NO_GPU_TIME}: {gpu_reason}")
+    return line
 
 
 def questions(run: Run) -> list[Question]:
@@ -112,8 +128,8 @@ def questions(run: Run) -> list[Question]:
         for shape in shapes:
             if not cell.role.startswith("control") and _size(cell, shape) is not None:
                 p = cell.problem
-                where = (p.dtype, p.math, p.batch, cell.host_memory, cell.transfer, cell.reuse)
-                found[Question(p.op, shape, *where)] = None
+                where = (p.dtype, p.math, p.batch, cell.host_memory)
+                found[Question(p.op, shape, *where, cell.transfer, cell.reuse, cell.calls_from)] = None
     return list(found)
 
 
@@ -150,7 +166,7 @@ def _line(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list
     found = analysis.crossover(points, spacing=spacing, resolution=_run_limit(gpu))
     asked = [cell for cell in (cpu if cpu is gpu else [*cpu, *gpu]) if _asked(question, cell)]
     pilots = tuple(cell for cell in asked if cell.role == "pilot" and cell.samples_s)
-    return Line(question, comparison, entries, found, pilots, "" if points else _why(asked))
+    return Line(question, comparison, entries, found, pilots, "" if points else _why(entries, asked))
 
 
 def _run_limit(cells: list[Cell]) -> float:
@@ -180,9 +196,16 @@ def _candidates(question: Question, cells: Iterable[Cell], device: str) -> dict[
 
 
 def _asked(question: Question, cell: Cell) -> bool:
-    return (cell.transfer, cell.reuse) == (question.transfer, question.reuse)
+    q = question
+    return (cell.transfer, cell.reuse, cell.calls_from) == (q.transfer, q.reuse, q.calls_from)
 
 
-def _why(cells: Iterable[Cell]) -> str:
-    reasons = {f"{cell.backend}: {cell.skip_reason}": None for cell in cells if cell.skip_reason}
-    return "; ".join(reasons) or "one side was not measured"
+def _why(entries: Iterable[Entry], cells: Iterable[Cell]) -> str:
+    """Which side has no time at any size that the other has, and the reasons its cells give."""
+    missing = "cuda" if all(entry.gpu is None for entry in entries) else "cpu"
+    reasons = {
+        f"{cell.backend}: {cell.skip_reason}": None
+        for cell in cells
+        if cell.device == missing and cell.skip_reason
+    }
+    return "; ".join(reasons) or (NO_GPU_TIME if missing == "cuda" else "no CPU time")

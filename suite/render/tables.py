@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -13,12 +13,33 @@ from .summary import CONFIDENCE, Entry, Line
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A titled table with notes below it."""
+    """A titled table with notes below it. `spare`: columns to leave out first where room is short."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
+
+    def without(self, left_out: Collection[str]) -> Shown:
+        """The table without these columns."""
+        kept = [i for i, column in enumerate(self.columns) if column not in left_out]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return msgspec.structs.replace(self, columns=tuple(self.columns[i] for i in kept), rows=rows)
+
+    def filled(self) -> Shown:
+        """The table without columns that are empty in every row."""
+        columns = list(zip(*self.rows, strict=True))
+        return self.without(
+            {name for name, cells in zip(self.columns, columns, strict=False) if not any(cells)}
+        )
+
+    def hoisted(self, names: Collection[str]) -> Shown:
+        """Columns of these names that say the same in every row stand in the title instead."""
+        columns = dict(zip(self.columns, zip(*self.rows, strict=True), strict=False))
+        same = {name: columns[name][0] for name in names if len(set(columns.get(name, ()))) == 1}
+        title = ": ".join([", ".join(same.values()), self.title]) if same else self.title
+        return msgspec.structs.replace(self.without(same), title=title)
 
 
 def provenance(run: Run) -> str:
@@ -43,20 +64,19 @@ def conditions(run: Run) -> str:
 def verdicts(run: Run, lines: Sequence[Line]) -> Shown:
     """One row for each question: the answer, who stood there, and how fine the run can see."""
     columns = [
-        "question", "transfer", "host memory", "first win", "stable from", "undecided band", "CPU side",
-        "GPU side", "smallest ratio told apart",
+        "question", "host memory", "transfer", "first win", "stable from", "undecided band", "CPU side",
+        "GPU side", "told apart", "figures",
     ]  # fmt: skip
     rows = [_verdict_row(line) for line in lines]
-    if any(line.recorded for line in lines):
-        columns.append("figures")
-        rows = [(*row, _figures(line)) for row, line in zip(rows, lines, strict=True)]
-    title = "From which size is the GPU faster?"
-    return Shown(title, tuple(columns), tuple(rows), tuple(_notes(run, lines)))
+    shown = Shown(
+        "from which size is the GPU faster?", tuple(columns), tuple(rows), tuple(_notes(run, lines))
+    )
+    return shown.hoisted(("question", "host memory")).filled()
 
 
 def _figures(line: Line) -> str:
     return {
-        "measured": "measured",
+        "measured": "",
         "recorded": "RECORDED",
         "cross-machine": "CPU here, GPU RECORDED: cross-machine",
     }[line.comparison]
@@ -67,14 +87,15 @@ def _verdict_row(line: Line) -> tuple[str, ...]:
     batch = f", batch {q.batch}" if q.batch > 1 else ""
     return (
         f"{q.op} {q.arithmetic}, {q.shape}{batch}",
+        f"{q.host_memory} host memory",
         q.mode,
-        q.host_memory,
         _first_win(line),
         _stable(line),
         _band(line),
         _side(found.cpu, found.cpu_threads, line, "cpu"),
         _side(found.gpu, None, line, "gpu"),
-        f"{found.resolution:.3f}" if found.resolution < float("inf") else "no control ran",
+        f"{found.resolution:.3f}" if found.resolution < float("inf") else "no control",
+        _figures(line),
     )
 
 
@@ -108,28 +129,38 @@ def _band(line: Line) -> str:
 
 
 def _side(backend: str, threads: int | None, line: Line, side: str) -> str:
-    if not backend:
+    cells = [cell for entry in line.entries if (cell := getattr(entry, side))]
+    if not cells:
         return "unavailable"
-    cells = [cell for entry in line.entries if (cell := getattr(entry, side)) and cell.backend == backend]
+    backend, threads = (backend, threads) if backend else (cells[-1].backend, cells[-1].threads)
+    cells = [cell for cell in cells if cell.backend == backend]
     mark = "" if all(cell.verified for cell in cells) else " UNVERIFIED"
     count = f", {threads} thread{'s' if threads != 1 else ''}" if threads else ""
     return f"{backend}{count}{mark}"
 
 
 def _notes(run: Run, lines: Sequence[Line]) -> Iterable[str]:
-    yield (
-        f"A win needs the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu above 1, and a ratio that the "
-        "controls can tell from 1."
-    )
     yield f"Timed: {conditions(run)}."
+    yield (
+        f"A win: the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu lies above 1, and the ratio is one that "
+        "the controls tell from 1 (told apart: the smallest such)."
+    )
     if not run.complete:
-        yield "INCOMPLETE: the run ended before every size was measured; what is shown is whole."
+        left = "; ".join(run.options.get("unmeasured", ())) or "some sizes"
+        yield f"INCOMPLETE, the time budget was spent: not measured: {left}."
+    remarks: dict[str, list[str]] = {}
     for line in lines:
-        name = f"{line.question.arithmetic}, {line.question.mode}, {line.question.host_memory}"
-        if line.recorded:
-            name += f" ({line.comparison})"
-        yield from (f"{name}: {text}" for text in _line_notes(line))
+        for text in _line_notes(line):
+            remarks.setdefault(text, []).append(_short_name(line))
+    for text, names in remarks.items():
+        yield f"{'every row' if len(names) == len(lines) > 1 else '; '.join(names)}: {text}."
     yield from _gate_notes(run.cells)
+
+
+def _short_name(line: Line) -> str:
+    q = line.question
+    mark = "" if line.comparison == "measured" else f" ({line.comparison})"
+    return f"{q.arithmetic} {q.mode} {q.host_memory}{mark}"
 
 
 def _line_notes(line: Line) -> Iterable[str]:
@@ -141,9 +172,9 @@ def _line_notes(line: Line) -> Iterable[str]:
     if found.undecided:
         yield f"undecided at {', '.join(map(str, found.undecided))}"
     if len(found.points) > 1 and found.spacing > 1:
-        yield f"reversals narrower than x{found.spacing:.3g} in size may have been missed"
+        yield found.completeness
     for flag, count in line.flagged.items():
-        yield f"{count} of {sum(2 for _ in found.points)} timings {flag.replace('_', ' ')}"
+        yield f"{count} of {len(line.cells)} timings {flag.replace('_', ' ')}"
 
 
 def _gate_notes(cells: Iterable[Cell]) -> Iterable[str]:
@@ -165,7 +196,9 @@ def points(line: Line) -> Shown:
     q = line.question
     figures_of = {"measured": "", "recorded": "RECORDED: ", "cross-machine": "cross-machine, GPU RECORDED: "}
     title = f"{figures_of[line.comparison]}{q.op} {q.arithmetic}, {q.mode}, {q.host_memory} host memory"
-    return Shown(title, columns, tuple(_point_row(entry) for entry in line.entries))
+    rows = tuple(_point_row(entry) for entry in line.entries)
+    spare = ("MxNxK", "gate", "flags", "CPU GFLOP/s", "GPU GFLOP/s", "± %", "CPU", "GPU", "interval")
+    return Shown(title, columns, rows, spare=spare).filled()
 
 
 def _point_row(entry: Entry) -> tuple[str, ...]:

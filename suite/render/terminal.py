@@ -38,7 +38,7 @@ def show_table(
     wraps: the last column may take several lines, so the table fits where the others leave it enough room.
     """
     out.print(Text(title, style="bold"))
-    if rows and _needed(columns, rows, wraps) <= out.width:
+    if rows and needed(columns, rows, wraps) <= out.width:
         out.print(_table(columns, rows, wraps, ascii_only=not utf8(out)))
     else:
         for row in rows:
@@ -52,7 +52,8 @@ def utf8(out: Console) -> bool:
     return (out.encoding or "").lower().replace("-", "").startswith("utf")
 
 
-def _needed(columns: Sequence[str], rows: Sequence[Sequence[str]], wraps: bool) -> int:
+def needed(columns: Sequence[str], rows: Sequence[Sequence[str]], wraps: bool = False) -> int:
+    """Columns of the terminal that a table takes."""
     cells = [[Text(cell).cell_len for cell in row] for row in (columns, *rows)]
     widths = [max(column) for column in zip(*cells, strict=True)]
     if wraps:

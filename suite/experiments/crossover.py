@@ -1,0 +1,274 @@
+"""`crossover`: from which size is the GPU faster, for each way of moving the data?"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from backends.base import Backend
+
+from .. import export, gpu_info, machine, options, profiles, request, sweep
+from ..exits import Exit, Stop
+from ..journal import Journal, RecordError
+from ..record import Cell, Run
+from ..render import comparison, progress, summary, svg
+from ..request import Request
+from ..version import version
+from . import report
+from ._recorded import overlay
+
+EXPERIMENT = "crossover"
+
+
+def measure(
+    asked: Request,
+    *,
+    chosen: Sequence[Backend] = (),
+    profile: Run | None = None,
+    journal: Journal | None = None,
+    clock: Any = None,
+    tell: Callable[[sweep.Step], None] | None = None,
+    command: str = "",
+) -> Run:
+    """Measure `asked` (already checked) and return the run.
+
+    profile: a recorded machine to set the CPU measured here against, where there is no GPU.
+    chosen, clock, journal, tell: see `sweep.Measuring`.
+    """
+    recorded: list[Cell] = []
+    about: dict[str, Any] = {}
+    if profile is not None:
+        asked, recorded, about = overlay(asked, profile)
+    header = header_of(asked, command, about)
+    if not asked.sizes:
+        return msgspec.structs.replace(header, cells=tuple(recorded))
+    outcome = sweep.Measuring(asked, chosen, journal=journal, clock=clock, tell=tell).run()
+    options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
+    return msgspec.structs.replace(
+        header,
+        options=machine.scrub(options),
+        complete=not outcome.unmeasured,
+        cells=tuple(map(clean, outcome.cells)) + tuple(recorded),
+    )
+
+
+def clean(cell: Cell) -> Cell:
+    """The cell without host or user name or absolute path in its texts."""
+    gate = cell.gate and msgspec.structs.replace(cell.gate, detail=machine.scrub(cell.gate.detail))
+    texts = {name: machine.scrub(getattr(cell, name)) for name in ("skip_reason", "config")}
+    return msgspec.structs.replace(cell, gate=gate, **texts)
+
+
+def header_of(asked: Request, command: str, about: dict[str, Any]) -> Run:
+    """The run without cells: where, how asked."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return Run(
+        tool_version=version(),
+        created=now.isoformat(timespec="seconds"),
+        experiment=EXPERIMENT,
+        command=machine.scrub(command),
+        options=asked.options() | about,
+        machine=machine.describe(),
+    )
+
+
+def unanswered(asked: Request, lines: Sequence[summary.Line]) -> list[str]:
+    """The requested rows that no line answers, each in words."""
+    decided = {
+        (q.dtype, q.math, q.host_memory, q.transfer, q.reuse)
+        for q in (x.question for x in lines if x.decided)
+    }
+    return [
+        f"{s.dtype} in {s.math}, {s.host_memory}, {transfer}" + (f" x{reuse}" if transfer == "once" else "")
+        for s in asked.sweeps
+        for transfer, reuse in asked.modes
+        if (s.dtype, s.math, s.host_memory, transfer, reuse) not in decided
+    ]
+
+
+def journal_path(asked: Request) -> Path:
+    """Where the groups of this request are kept while it runs."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "gemm-crossover" / f"{EXPERIMENT}-{asked.key()}.jsonl"
+
+
+def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
+    """A fresh journal, or the one to go on with. Stop (usage) where it belongs to another run or machine."""
+    here = machine.describe()
+    head = Run(
+        experiment=EXPERIMENT,
+        options=asked.options(),
+        machine={"fingerprint": here["fingerprint"], "cuda": here["cuda"]},
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if resume:
+            return Journal.resume(path, head, ignore=("options.time_budget_s",))
+        return Journal.create(path, head)
+    except RecordError as error:
+        raise Stop(str(error), Exit.USAGE) from None
+    except OSError as error:
+        raise Stop(
+            f"the journal {path} cannot be written: {error.strerror}; name another by --journal"
+        ) from None
+
+
+@contextlib.contextmanager
+def resumable(journal: Journal, command: str) -> Iterator[None]:
+    """Turns an interruption into the message that says what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = command if "--resume" in command.split() else f"{command} --resume"
+        kept = len(journal.done)
+        raise Stop(
+            f"interrupted: {kept} comparison groups are kept; go on with: {again}", Exit.INTERRUPTED
+        ) from None
+    finally:
+        journal.close()
+
+
+def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]:
+    """What --dry-run prints: sweeps, sizes, modes, who takes part, about how long."""
+    first = request.candidates(asked.problem(asked.sweeps[0], asked.sizes[0]), chosen)
+    sides = {device: [b.name for b in first if b.device == device] for device in ("cpu", "cuda")}
+    modes = ", ".join(f"{t} x{r}" if t == "once" else t for t, r in asked.modes)
+    lines = [
+        f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then by bisection",
+        *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
+        f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
+        f"GPU candidates: {', '.join(sides['cuda']) or f'none ({gpu}): RECORDED figures'}",
+        f"about {asked.groups_expected} comparison groups, at most {len(asked.sweeps) * asked.grid.limit}",
+    ]
+    share = max(sweep.LEAST_GROUP_S, asked.time_budget_s / asked.groups_expected)
+    estimate = share * asked.groups_expected
+    return [
+        *lines,
+        f"estimated time: {estimate:.0f} s of measuring ({share:.1f} s a group), and the checks of results",
+    ]
+
+
+HELP = """From which size is the GPU faster than the CPU?
+
+At every size the best CPU backend, at its best thread count, is timed against the best GPU backend, on the
+same data, in alternating rounds, after both have been shown to compute the right result. The answer is given
+for each way of moving the data (--transfer), since that is what decides it.
+
+\b
+Examples:
+  gemm-crossover crossover                                  float32, square, in about a minute
+  gemm-crossover crossover --dtype f32,f64 --host-memory both
+  gemm-crossover crossover --op gemv --transfer once --reuse 1,10,100
+  gemm-crossover crossover -m 1000 -n 1000 -k 64            one point: who wins, by how much
+  gemm-crossover crossover --shape 'M=N,K=32' --sizes 64:4096:x2
+  gemm-crossover crossover --backend native --backend cublas --threads 8
+  gemm-crossover crossover --dtype f32 --math tf32          tensor cores, labelled as such
+  gemm-crossover crossover --time-budget 5m --export-json run.json
+  gemm-crossover crossover --dry-run                        the plan, nothing measured
+
+\b
+How to read the answer:
+  first win     the smallest measured size at which the GPU is faster
+  stable from   the size from which it stays faster
+  band          between these two sizes the truth lies
+
+Without a GPU the CPU here is measured and set against a recorded machine; every such figure says RECORDED.
+"""
+
+
+@click.command(help=HELP)
+@options.what_to_measure
+@options.how_to_measure
+@click.option(
+    "--profile", metavar="NAME|PATH", help="Recorded machine to compare with where there is no GPU."
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan with the estimated time; measure nothing.")
+@click.option("--resume", is_flag=True, help="Go on where the same command was interrupted.")
+@click.option(
+    "--journal", type=click.Path(dir_okay=False, path_type=Path), help="Where finished groups are kept."
+)
+@options.exports("json", "csv", "markdown", "svg")
+@options.quiet
+@click.pass_context
+def command(ctx: click.Context, **given: Any) -> Exit:
+    """Check everything, measure, show, export."""
+    targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown", "svg")}
+    if targets["svg"]:
+        svg.require()
+    asked = request.checked(request_of(given), (given["m"], given["n"], given["k"]))
+    chosen = request.named(asked.backends)
+    gpu = request.gpu_reason()
+    if gpu and given["require_gpu"]:
+        raise Stop(f"--require-gpu: no usable GPU: {gpu}", Exit.NO_GPU)
+    out = report.console_for(targets)
+    if given["dry_run"]:
+        for line in plan_lines(asked, chosen, gpu):
+            out.print(Text(line))
+        return Exit.OK
+    warn(gpu)
+    profile = find_profile(given["profile"]) if gpu else None
+    path = given["journal"] or journal_path(asked)
+    journal = open_journal(path, asked, given["resume"])
+    words = shlex.join(["gemm-crossover", *(ctx.find_object(list) or [ctx.info_name or ""])])
+    with resumable(journal, words), progress.bar(hidden=given["quiet"]) as tell:
+        run = measure(asked, chosen=chosen, profile=profile, journal=journal, tell=tell, command=words)
+    return finish(run, asked, out, targets, path, given["quiet"])
+
+
+def request_of(given: dict[str, Any]) -> Request:
+    """The request that the options make."""
+    return Request(
+        op=given["op"],
+        shape=given["shape"],
+        sizes=given["sizes"] or (),
+        dtypes=given["dtype"],
+        maths=given["math"],
+        batch=given["batch"],
+        transfers=given["transfer"],
+        reuse=given["reuse"],
+        host_memory=given["host_memory"],
+        backends=given["backend"],
+        threads=given["threads"],
+        time_budget_s=given["time_budget"],
+        seed=given["seed"],
+    )
+
+
+def warn(gpu: str) -> None:
+    """On standard error, before measuring: no GPU and why, and versions that do not go together."""
+    found = [f"no usable GPU: {gpu}"] if gpu else []
+    for text in found + gpu_info.conflicts(machine.describe()["cuda"]):
+        click.echo(f"note: {text}", err=True)
+
+
+def find_profile(name: str | None) -> Run | None:
+    """The profile named, else the first one shipped, if any. Stop (usage) for a wrong name."""
+    try:
+        if name:
+            return profiles.load(name)
+    except (LookupError, RecordError, OSError) as error:
+        raise Stop(str(error.args[0] if isinstance(error, LookupError) else error), Exit.USAGE) from None
+    return next(iter(profiles.available()), None)
+
+
+def finish(
+    run: Run, asked: Request, out: Console, targets: dict[str, str | None], journal: Path, quiet: bool
+) -> Exit:
+    """Show the run, then export it; the journal goes when all exports are written."""
+    lines = comparison.show(run, out, quiet=quiet)
+    missing = unanswered(asked, lines)
+    for row in missing:
+        out.print(Text(f"NO VERDICT: {row}"), style="bold")
+    export.write_all(targets, report.make(run, targets))
+    journal.unlink(missing_ok=True)
+    return Exit.NO_VERDICT if missing else Exit.OK

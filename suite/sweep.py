@@ -1,0 +1,143 @@
+"""The measuring loop: sizes by the search, one comparison group at a time, in a time budget, resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from backends.base import Backend
+
+from . import harness, plan
+from .analysis import crossover as analysis
+from .clock import Clock
+from .harness_settings import Event, Settings
+from .journal import Journal
+from .record import Cell, group_key
+from .request import Request, Sweep, candidates
+from .search import next_sizes
+
+LEAST_GROUP_S = 0.25
+"""Below this a comparison group has too few rounds for an interval."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Progress of a run: which group is measured, how many are done of about how many, seconds left about."""
+
+    sweep: Sweep
+    size: int
+    done: int
+    expected: int
+    left_s: float
+    event: Event | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Cells of every whole group, and the sizes for which the time did not suffice."""
+
+    cells: tuple[Cell, ...]
+    unmeasured: tuple[str, ...] = ()
+
+
+class Measuring:
+    """One run over all sweeps of a request. `chosen`: see `request.candidates`."""
+
+    def __init__(
+        self,
+        request: Request,
+        chosen: Sequence[Backend] = (),
+        *,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+        tell: Callable[[Step], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
+        self.tell, self.now, self.start = tell, now, now()
+        self.done = 0
+        self.unmeasured: list[str] = []
+        self.expected = request.groups_expected
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of the time budget that are left."""
+        return self.request.time_budget_s - (self.now() - self.start)
+
+    def run(self) -> Outcome:
+        """Measure every sweep; KeyboardInterrupt passes through, the journal then holds the whole groups."""
+        cells = [cell for sweep in self.request.sweeps for cell in self._sweep(sweep)]
+        return Outcome(tuple(cells), tuple(self.unmeasured))
+
+    def _sweep(self, sweep: Sweep) -> list[Cell]:
+        request, cells = self.request, []
+        verdicts: dict[int, tuple[str, ...]] = {}
+        while sizes := next_sizes(request.grid, verdicts):
+            group = self._group(sweep, sizes[0])
+            if group is None:
+                self._give_up(sweep, sizes)
+                break
+            cells += group
+            verdicts[sizes[0]] = self._verdicts(group)
+        return cells
+
+    def _group(self, sweep: Sweep, size: int) -> list[Cell] | None:
+        """The cells of one size, measured or from the journal; None when the time is spent."""
+        problem = self.request.problem(sweep, size)
+        key = group_key(problem, sweep.host_memory)
+        self.done += 1
+        self.expected = max(self.expected, self.done)
+        if self.journal is not None and key in self.journal.done:
+            return list(self.journal.done[key])
+        if self.left_s <= 0 and self.done > 1:
+            return None
+        cells = harness.measure_group(
+            problem,
+            sweep.host_memory,
+            self.request.modes,
+            self._settings(),
+            backends=candidates(problem, self.chosen),
+            clock=self.clock,
+            on_event=lambda event: self._tell(sweep, size, event),
+        )
+        if self.journal is not None:
+            self.journal.append(key, cells)
+        return cells
+
+    def _settings(self) -> Settings:
+        groups_left = self.expected - self.done + 1
+        share = max(LEAST_GROUP_S, self.left_s / groups_left)
+        return Settings(seed=self.request.seed, threads=self.request.threads, group_budget_s=share)
+
+    def _tell(self, sweep: Sweep, size: int, event: Event) -> None:
+        if self.tell is not None:
+            self.tell(Step(sweep, size, self.done - 1, self.expected, max(0.0, self.left_s), event))
+
+    def _verdicts(self, group: Iterable[Cell]) -> tuple[str, ...]:
+        group = list(group)
+        found = [
+            analysis.points(group, transfer, reuse, lambda problem: 0)
+            for transfer, reuse in self.request.modes
+        ]
+        if not any(found):
+            return ()
+        return tuple(points[0].ratio.verdict if points else "undecided" for points in found)
+
+    def _give_up(self, sweep: Sweep, sizes: Sequence[int]) -> None:
+        self.done -= 1
+        self.expected = max(self.done, self.expected - len(sizes))
+        listed = ", ".join(map(str, sizes))
+        self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
+
+
+def shape_sizes(request: Request, cells: Iterable[Cell]) -> tuple[int, ...]:
+    """The sizes of the request's shape at which `cells` stand, within the range asked for, ascending."""
+    shape = plan.family(request.shape, request.op)
+    found = set()
+    for cell in cells:
+        if cell.problem.op == request.op:
+            try:
+                found.add(plan.size_of(cell.problem, shape))
+            except ValueError:  # another shape's problem
+                continue
+    return tuple(sorted(size for size in found if request.sizes[0] <= size <= request.sizes[-1]))
