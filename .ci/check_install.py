@@ -1,13 +1,18 @@
-"""Run with an installed wheel, from any folder: the native library is there and multiplies rightly."""
+"""Run with an installed wheel, from any folder: the native library is there and multiplies rightly.
 
-import _gemm_cpu
+Use: `check_install.py [ISA]`; with ISA, the dispatch must have chosen that instruction set.
+"""
+
+import sys
+
 import numpy as np
 
 import backends
 
 native = backends.get("native")
 state = native.probe()
-assert state.ok, state.reason
+assert state.ok, f"{state.reason}; {state.cure}"
+assert sys.argv[1:] in ([], [state.detail["isa"]]), f"dispatch chose {state.detail['isa']}"
 
 rng = np.random.default_rng(1)
 for dtype in (np.float32, np.float64):
@@ -15,4 +20,4 @@ for dtype in (np.float32, np.float64):
     b = rng.integers(-8, 8, (129, 35)).astype(dtype)
     exact = a.astype(np.int64) @ b.astype(np.int64)
     assert np.array_equal(native.gemm(a, b), exact), f"wrong product in {dtype.__name__}"
-print(f"native library {_gemm_cpu.__name__}: right in float32 and float64; {state.detail}")
+print(f"native, {state.detail['isa']}, {state.detail['binding']} binding: right in float32 and float64")
