@@ -9,7 +9,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import _cuda_source as source
 from .base import Unavailable
@@ -27,7 +27,7 @@ class Compiled(NamedTuple):
     log: str
 
 
-def nvrtc():
+def nvrtc() -> Any:
     """CuPy's NVRTC binding; importing CuPy first is what finds the library among the wheels."""
     import cupy  # noqa: F401
     from cupy_backends.cuda.libs import nvrtc as binding
@@ -117,7 +117,7 @@ def compile_file(kernel: source.Kernel, dtype: str, target: str) -> Compiled:
     return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target), log)
 
 
-def _compile(binding, program: int, kernel: source.Kernel, flags: list[str]) -> None:
+def _compile(binding: Any, program: int, kernel: source.Kernel, flags: list[str]) -> None:
     try:
         binding.compileProgram(program, flags)
     except binding.NVRTCError as error:

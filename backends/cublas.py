@@ -108,7 +108,7 @@ def explain(call: str, status: int) -> CublasError:
 
 
 class Handle:
-    """A cuBLAS context on one device. They cost milliseconds, so closed sessions leave theirs for the next."""
+    """A cuBLAS context on one device. Costs milliseconds, so a closed session leaves its own for the next."""
 
     _idle: dict[int, list[Handle]] = {}
 
@@ -177,7 +177,7 @@ def gemm_call(p: Problem, addresses: tuple[int, int, int], alpha: c_void_p, beta
 
 
 def gemv_call(p: Problem, addresses: tuple[int, int, int], alpha: c_void_p, beta: c_void_p) -> Call:
-    """y = alpha A x + beta y through cublas<S,D>gemv; the stored A reads as its transpose, see `gemm_call`."""
+    """y = alpha A x + beta y by cublas<S,D>gemv, which reads the stored A as its transpose: `gemm_call`."""
     integer, letter = (c_int64 if _wide(p) else c_int), {"float64": "D", "float32": "S"}[p.dtype]
     rows, columns = (p.m, p.n) if p.trans_a else (p.n, p.m)
     a, x, y = map(c_void_p, addresses)

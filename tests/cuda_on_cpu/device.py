@@ -87,15 +87,16 @@ def _forget() -> None:
 
 
 @contextmanager
-def device() -> Iterator[None]:
-    """Sessions inside run on the CPU device."""
+def device(*, usable: bool = True) -> Iterator[None]:
+    """Sessions inside run on the CPU device. usable: the probe says yes; else it looks for itself."""
     with pytest.MonkeyPatch.context() as patch:
         _forget()
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setattr(cuda, "LIBRARY", str(library("driver")))
         patch.setattr(cuda, "_compiled_launch", lambda: None)
         patch.setattr(compiling, "compile_kernel", compile_kernel)
-        patch.setattr(probing, "probe", lambda: Availability(ok=True))
+        if usable:
+            patch.setattr(probing, "probe", lambda: Availability(ok=True))
         patch.setattr(compiling, "missing_header", lambda kernel: None)
         try:
             yield

@@ -10,11 +10,27 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK, INVALID = 1, MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_FOUND = 500 };
+enum {
+  OK,
+  INVALID = 1,
+  MEMORY = 2,
+  NOT_INITIALIZED = 3,
+  NO_DEVICE = 100,
+  BAD_CONTEXT = 201,
+  BAD_HANDLE = 400,
+  NOT_FOUND = 500
+};
 enum { MAX_BLOCKS = 4096, MAX_FUNCTIONS = 4096 };
 
-static struct { uint64_t address; size_t size, mapped; void *base; } blocks[MAX_BLOCKS];
-static struct { int (*run)(const void *, unsigned, unsigned, unsigned); int empty; } functions[MAX_FUNCTIONS];
+static struct {
+  uint64_t address;
+  size_t size, mapped;
+  void *base;
+} blocks[MAX_BLOCKS];
+static struct {
+  int (*run)(const void *, unsigned, unsigned, unsigned);
+  int empty;
+} functions[MAX_FUNCTIONS];
 static int function_count, stream_count, event_count, started_pid;
 static void *context;
 static size_t used;
@@ -43,20 +59,39 @@ int cuDriverGetVersion(int *v) {
   *v = text ? atoi(text) : 13000;
   return OK;
 }
-int cuGetErrorName(int code, const char **text) { return *text = code == MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", OK; }
-int cuGetErrorString(int code, const char **text) { return *text = code == MEMORY ? "out of memory" : "error", OK; }
-int cuDeviceGetCount(int *n) { return *n = 1, OK; }
-int cuDeviceGet(int *d, int ordinal) { return *d = ordinal, ordinal ? 101 : OK; }
-int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "CPU%d", d), OK; }
+int cuGetErrorName(int code, const char **text) {
+  return *text = code == MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", OK;
+}
+int cuGetErrorString(int code, const char **text) {
+  return *text = code == MEMORY ? "out of memory" : "error", OK;
+}
+int cuDeviceGetCount(int *n) {
+  return *n = 1, OK;
+}
+int cuDeviceGet(int *d, int ordinal) {
+  return *d = ordinal, ordinal ? 101 : OK;
+}
+int cuDeviceGetName(char *name, int size, int d) {
+  return snprintf(name, size, "CPU%d", d), OK;
+}
 int cuDeviceGetAttribute(int *v, int attribute, int d) {
   const char *text = getenv("FAKE_COMPUTE");
   const int compute = text ? atoi(text) : 90;
-  *v = attribute == 75 ? compute / 10 : attribute == 76 ? compute % 10 : attribute == 16 ? 4 : 1 << 20;
+  *v = attribute == 75   ? compute / 10
+       : attribute == 76 ? compute % 10
+       : attribute == 16 ? 4
+                         : 1 << 20;
   return d ? 101 : OK;
 }
-int cuDeviceTotalMem_v2(size_t *size, int d) { return *size = capacity(), d ? 101 : OK; }
-int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = &functions, d ? 101 : OK; }
-int cuCtxSetCurrent(void *c) { return context = c, c == (void *)&functions ? OK : BAD_CONTEXT; }
+int cuDeviceTotalMem_v2(size_t *size, int d) {
+  return *size = capacity(), d ? 101 : OK;
+}
+int cuDevicePrimaryCtxRetain(void **c, int d) {
+  return *c = &functions, d ? 101 : OK;
+}
+int cuCtxSetCurrent(void *c) {
+  return context = c, c == (void *)&functions ? OK : BAD_CONTEXT;
+}
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
   *total = capacity(), *free_bytes = *total - used;
   return context ? OK : BAD_CONTEXT;
@@ -75,7 +110,8 @@ int cuMemAlloc_v2(uint64_t *address, size_t size) {
   *address = ((uint64_t)base + mapped - page - size) / alignment * alignment;
   for (int i = 0; i < MAX_BLOCKS; ++i)
     if (!blocks[i].address) {
-      blocks[i].address = *address, blocks[i].size = size, blocks[i].mapped = mapped, blocks[i].base = base;
+      blocks[i].address = *address, blocks[i].size = size, blocks[i].mapped = mapped,
+      blocks[i].base = base;
       used += size;
       return OK;
     }
@@ -92,10 +128,14 @@ int cuMemFree_v2(uint64_t address) {
 }
 static int inside(uint64_t address, size_t size) {
   for (int i = 0; i < MAX_BLOCKS; ++i)
-    if (blocks[i].address && address >= blocks[i].address && address + size <= blocks[i].address + blocks[i].size) return 1;
+    if (blocks[i].address && address >= blocks[i].address &&
+        address + size <= blocks[i].address + blocks[i].size)
+      return 1;
   return 0;
 }
-static int stream_ok(void *stream) { return context && (uintptr_t)stream == 0x5eed; }
+static int stream_ok(void *stream) {
+  return context && (uintptr_t)stream == 0x5eed;
+}
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
   if (!stream_ok(stream)) return BAD_HANDLE;
   if (!inside(to, size)) return INVALID;
@@ -111,13 +151,27 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream)
   if (!inside(to, size)) return INVALID;
   return memset((void *)to, value, size), OK;
 }
-int cuStreamCreate(void **stream, unsigned flags) { return ++stream_count, *stream = (void *)0x5eed, flags == 1 && context ? OK : INVALID; }
-int cuStreamDestroy_v2(void *stream) { return --stream_count, stream_ok(stream) ? OK : BAD_HANDLE; }
-int cuStreamSynchronize(void *stream) { return stream_ok(stream) ? OK : BAD_HANDLE; }
-int cuEventCreate(void **event, unsigned flags) { return ++event_count, *event = calloc(1, sizeof(struct timespec)), flags ? INVALID : OK; }
-int cuEventDestroy_v2(void *event) { return --event_count, free(event), OK; }
-int cuEventRecord(void *event, void *stream) { return clock_gettime(CLOCK_MONOTONIC, event), stream_ok(stream) ? OK : BAD_HANDLE; }
-int cuEventSynchronize(void *event) { return event ? OK : BAD_HANDLE; }
+int cuStreamCreate(void **stream, unsigned flags) {
+  return ++stream_count, *stream = (void *)0x5eed, flags == 1 && context ? OK : INVALID;
+}
+int cuStreamDestroy_v2(void *stream) {
+  return --stream_count, stream_ok(stream) ? OK : BAD_HANDLE;
+}
+int cuStreamSynchronize(void *stream) {
+  return stream_ok(stream) ? OK : BAD_HANDLE;
+}
+int cuEventCreate(void **event, unsigned flags) {
+  return ++event_count, *event = calloc(1, sizeof(struct timespec)), flags ? INVALID : OK;
+}
+int cuEventDestroy_v2(void *event) {
+  return --event_count, free(event), OK;
+}
+int cuEventRecord(void *event, void *stream) {
+  return clock_gettime(CLOCK_MONOTONIC, event), stream_ok(stream) ? OK : BAD_HANDLE;
+}
+int cuEventSynchronize(void *event) {
+  return event ? OK : BAD_HANDLE;
+}
 int cuEventElapsedTime(float *ms, const struct timespec *a, const struct timespec *b) {
   *ms = (b->tv_sec - a->tv_sec) * 1e3f + (b->tv_nsec - a->tv_nsec) * 1e-6f;
   return OK;
@@ -134,12 +188,18 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   *function = &functions[function_count++];
   return OK;
 }
-int cuFuncGetAttribute(int *v, int attribute, void *function) { return *v = attribute, function ? OK : BAD_HANDLE; }
-int cuFuncSetAttribute(void *function, int attribute, int value) { return function && attribute == 8 && value ? OK : INVALID; }
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **arguments, void **extra) {
+int cuFuncGetAttribute(int *v, int attribute, void *function) {
+  return *v = attribute, function ? OK : BAD_HANDLE;
+}
+int cuFuncSetAttribute(void *function, int attribute, int value) {
+  return function && attribute == 8 && value ? OK : INVALID;
+}
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
   if (!stream_ok(stream)) return BAD_HANDLE;
-  if (!gx || gx > 2147483647u || gy != 1 || gz != 1 || bz != 1 || bx * by > 1024 || shared > 232448 || extra) return INVALID;
+  if (!gx || gx > 2147483647u || gy != 1 || gz != 1 || bz != 1 || bx * by > 1024 ||
+      shared > 232448 || extra)
+    return INVALID;
   const __typeof__(functions[0]) *f = function;
   return f->empty ? OK : f->run(arguments[0], gx, bx, by);
 }

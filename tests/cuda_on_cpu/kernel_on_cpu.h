@@ -16,9 +16,9 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ __attribute__((section("kernel_shared"))) static
+#define __shared__      __attribute__((section("kernel_shared"))) static
 #define __syncthreads() kernel_cpu::wait(kernel_cpu::BLOCK, __LINE__)
-#define __syncwarp() kernel_cpu::wait(kernel_cpu::WARP, __LINE__)
+#define __syncwarp()    kernel_cpu::wait(kernel_cpu::WARP, __LINE__)
 
 struct int4 {
   int x, y, z, w;
@@ -60,13 +60,16 @@ inline bool release(Wait kind, unsigned first, unsigned last) {
     line = fibers[i].line;
   }
   if (!waiting || waiting < alive) return false;
-  if (kind == BLOCK && alive < last - first) mistake = line; /* some thread returned before the barrier */
+  if (kind == BLOCK && alive < last - first)
+    mistake = line; /* some thread returned before the barrier */
   for (unsigned i = first; i < last; ++i)
     if (fibers[i].wait == kind) fibers[i].wait = RUNNING;
   return true;
 }
 
-template <class Body> void entry(void *body) { (*static_cast<Body *>(body))(); }
+template <class Body> void entry(void *body) {
+  (*static_cast<Body *>(body))();
+}
 
 inline unsigned pick(unsigned step, unsigned count, const std::vector<unsigned> &shuffled) {
   const char *order = getenv("KERNEL_ORDER");
@@ -126,10 +129,12 @@ template <class Body> int run_block(unsigned threads, Body body) {
 } // namespace kernel_cpu
 
 #define threadIdx kernel_cpu::thread_index
-#define blockIdx kernel_cpu::block_index
-#define blockDim kernel_cpu::block_size
+#define blockIdx  kernel_cpu::block_index
+#define blockDim  kernel_cpu::block_size
 
-template <class V> inline V __ldg(const V *p) { return *p; }
+template <class V> inline V __ldg(const V *p) {
+  return *p;
+}
 
 /* Both halves of a shuffle are barriers of the warp: write, wait, read, wait. */
 template <class V> V shuffle_down(V value, unsigned delta, int line) {

@@ -1,0 +1,107 @@
+"""Every kernel, variant and dtype compiled by NVRTC for three architectures, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends import _cuda_compile as compiling
+from backends import _cuda_source as source
+from backends.base import Unavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = [k for k in source.all_kernels().values() if isinstance(k, source.Kernel)]
+CASES = [(k, dtype) for k in KERNELS for dtype in k.header.dtypes]
+
+
+def nvrtc_reason() -> str:
+    """Why nothing can be compiled here, or ""."""
+    try:
+        compiling.version()
+    except Exception as error:
+        return f"no NVRTC: {type(error).__name__}: {error}".splitlines()[0]
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(nvrtc_reason()), reason=nvrtc_reason() or "NVRTC is here")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(("kernel", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
+def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, monkeypatch):
+    flags = compiling.options
+    monkeypatch.setattr(compiling, "options", lambda *a: [*flags(*a), "--ptxas-options=-v"])
+    compiled = compiling.compile_file(kernel, dtype, target)
+    assert compiled.cubin[:4] == b"\x7fELF"
+    assert compiled.compile_s > 0
+    assert "warning" not in compiled.log.lower()
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill", compiled.log)
+    assert spills, "ptxas reported no resources"
+    assert all(values == ("0", "0", "0") for values in spills)
+    for symbol in (kernel.header.entry, "empty_kernel"):
+        assert symbol.encode() in compiled.cubin
+
+
+def test_hopper_gets_its_own_instructions():
+    assert compiling.arch(9, 0) == "sm_90a"
+    assert compiling.arch(8, 0) == "sm_80"
+    assert compiling.arch(10, 0) == "sm_100"
+
+
+def test_kernel_hash_depends_on_dtype_and_target_not_on_time():
+    kernel = KERNELS[0]
+    once = compiling.kernel_hash(kernel, "float32", "sm_90a")
+    assert once == compiling.kernel_hash(kernel, "float32", "sm_90a")
+    assert len({once, compiling.kernel_hash(kernel, "float64", "sm_90a")}) == 2
+    assert len({once, compiling.kernel_hash(kernel, "float32", "sm_80")}) == 2
+
+
+def test_no_path_of_this_machine_reaches_a_cubin():
+    compiled = compiling.compile_file(KERNELS[0], "float32", "sm_90a")
+    assert str(ROOT).encode() not in compiled.cubin
+
+
+HIDE_CRT = """
+import sys
+from pathlib import Path
+is_file = Path.is_file
+Path.is_file = lambda self: "crt" not in self.parts and is_file(self)
+from backends import _cuda_compile as compiling, _cuda_source as source
+if sys.argv[1] == "compile":
+    compiling.system_dirs = lambda: []
+for name in ("cuda:08_wmma", "cuda:02_shared_tile"):
+    kernel = source.all_kernels()[name]
+    if sys.argv[1] == "check":
+        print(name, compiling.missing_header(kernel))
+        continue
+    try:
+        print(name, len(compiling.compile_file(kernel, kernel.header.dtypes[0], "sm_90a").cubin) > 0)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(("how", "header"), [("check", "crt/mma.h"), ("compile", "mma.h")])
+def test_a_missing_header_is_one_line_and_only_that_kernel(how, header):
+    done = subprocess.run(
+        [sys.executable, "-c", HIDE_CRT, how],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "CUDA_PATH": "/nonexistent"},
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert header in first and "pip install" in first and "CUDA_PATH" in first
+    assert second == f"cuda:02_shared_tile {None if how == 'check' else True}"
+
+
+def test_a_compiler_error_shows_the_log(tmp_path):
+    path = tmp_path / "92_wrong.cu"
+    text = next(p for p in source.files() if p.stem == "30_vector_add").read_text()
+    path.write_text(text.replace("Acc sums[ITEMS];", "Acc sums[ITEMS]"))
+    (kernel,) = source.parse(path)
+    with pytest.raises(Unavailable, match=r"(?s)cuda:92_wrong does not compile.*92_wrong\.cu\(\d+\): error"):
+        compiling.compile_file(kernel, "float32", "sm_90a")
