@@ -1,6 +1,6 @@
 """Loads the C library of `cpu/`: cffi's extension `_gemm_cpu`, else the plain shared library beside it.
 
-Nothing stale runs in silence: in a source checkout the library must have been built from what `cpu/` holds now.
+In a checkout nothing stale runs in silence: the library must have been built from what `cpu/` holds now.
 """
 
 from __future__ import annotations

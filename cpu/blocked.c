@@ -54,8 +54,10 @@ static void split(step *s, ptrdiff_t m, ptrdiff_t n, ptrdiff_t parts, int mr, in
 static void chunk_product(const job *w, const step *s, ptrdiff_t chunk) {
   const product *p = w->p;
   const kernel *kn = p->kn;
-  ptrdiff_t i0 = chunk / s->columns * s->chunk_m * kn->mr, i1 = min_of(s->m, i0 + s->chunk_m * kn->mr);
-  ptrdiff_t j0 = chunk % s->columns * s->chunk_n * kn->nr, j1 = min_of(s->n, j0 + s->chunk_n * kn->nr);
+  ptrdiff_t i0 = chunk / s->columns * s->chunk_m * kn->mr,
+            i1 = min_of(s->m, i0 + s->chunk_m * kn->mr);
+  ptrdiff_t j0 = chunk % s->columns * s->chunk_n * kn->nr,
+            j1 = min_of(s->n, j0 + s->chunk_n * kn->nr);
   tile t = {.k = s->k, .rs_a = 1, .cs_a = kn->mr, .rs_b = kn->nr, .alpha = p->alpha};
   t.beta = s->p == 0 ? p->beta : 1;
   for (ptrdiff_t j = j0; j < j1; j += kn->nr) {

@@ -45,8 +45,9 @@ int gemm_run(const gemm_call *call) {
   if (call->type != GEMM_F32 && call->type != GEMM_F64) return GEMM_BAD_ARGUMENT;
   threads_used_reset();
   const kernel *kn = dispatch_kernel(call->type);
-  product p = {kn,      call->alpha, call->beta, call->m, call->n,    call->k,    call->a, call->rs_a,
-               call->cs_a, call->b,  call->rs_b, call->cs_b, call->c, call->rs_c, call->cs_c};
+  product p = {kn,         call->alpha, call->beta, call->m,    call->n,
+               call->k,    call->a,     call->rs_a, call->cs_a, call->b,
+               call->rs_b, call->cs_b,  call->c,    call->rs_c, call->cs_c};
   for (ptrdiff_t i = 0; i < call->batch; i++) {
     int status = gemm_product(&p);
     if (status != GEMM_OK) return status;
@@ -79,17 +80,43 @@ int gemm_run_timed(const gemm_call *call, ptrdiff_t calls, double *seconds) {
 int gemm_f32(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, float alpha, const float *a, ptrdiff_t rs_a,
              ptrdiff_t cs_a, const float *b, ptrdiff_t rs_b, ptrdiff_t cs_b, float beta, float *c,
              ptrdiff_t rs_c, ptrdiff_t cs_c) {
-  return gemm_run(&(gemm_call){.type = GEMM_F32, .alpha = alpha, .beta = beta, .m = m, .n = n,
-                               .k = k, .batch = 1, .a = a, .rs_a = rs_a, .cs_a = cs_a, .b = b,
-                               .rs_b = rs_b, .cs_b = cs_b, .c = c, .rs_c = rs_c, .cs_c = cs_c});
+  return gemm_run(&(gemm_call){.type = GEMM_F32,
+                               .alpha = alpha,
+                               .beta = beta,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .batch = 1,
+                               .a = a,
+                               .rs_a = rs_a,
+                               .cs_a = cs_a,
+                               .b = b,
+                               .rs_b = rs_b,
+                               .cs_b = cs_b,
+                               .c = c,
+                               .rs_c = rs_c,
+                               .cs_c = cs_c});
 }
 
 int gemm_f64(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha, const double *a, ptrdiff_t rs_a,
              ptrdiff_t cs_a, const double *b, ptrdiff_t rs_b, ptrdiff_t cs_b, double beta,
              double *c, ptrdiff_t rs_c, ptrdiff_t cs_c) {
-  return gemm_run(&(gemm_call){.type = GEMM_F64, .alpha = alpha, .beta = beta, .m = m, .n = n,
-                               .k = k, .batch = 1, .a = a, .rs_a = rs_a, .cs_a = cs_a, .b = b,
-                               .rs_b = rs_b, .cs_b = cs_b, .c = c, .rs_c = rs_c, .cs_c = cs_c});
+  return gemm_run(&(gemm_call){.type = GEMM_F64,
+                               .alpha = alpha,
+                               .beta = beta,
+                               .m = m,
+                               .n = n,
+                               .k = k,
+                               .batch = 1,
+                               .a = a,
+                               .rs_a = rs_a,
+                               .cs_a = cs_a,
+                               .b = b,
+                               .rs_b = rs_b,
+                               .cs_b = cs_b,
+                               .c = c,
+                               .rs_c = rs_c,
+                               .cs_c = cs_c});
 }
 
 int gemv_f32(ptrdiff_t m, ptrdiff_t n, float alpha, const float *a, ptrdiff_t rs_a, ptrdiff_t cs_a,

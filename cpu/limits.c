@@ -55,8 +55,8 @@ static int quota_v2(const char *folder) {
 }
 
 static int quota_here(const char *folder) {
-  const int v1 = quota_of(read_number(folder, "cpu.cfs_quota_us"),
-                          read_number(folder, "cpu.cfs_period_us"));
+  const int v1 =
+      quota_of(read_number(folder, "cpu.cfs_quota_us"), read_number(folder, "cpu.cfs_period_us"));
   const int v2 = quota_v2(folder);
   return v1 < v2 ? v1 : v2;
 }

@@ -45,9 +45,8 @@ static void dot_rows(const matvec *v) {
   for (; i < v->m; i++) dot_block(1, v, i);
 }
 
-static inline __attribute__((always_inline)) void sum_block(const int columns, ptrdiff_t rows,
-                                                            const T *a, ptrdiff_t cs, const T *x,
-                                                            T *sum) {
+static inline __attribute__((always_inline)) void
+sum_block(const int columns, ptrdiff_t rows, const T *a, ptrdiff_t cs, const T *x, T *sum) {
   V weight[SUM_COLUMNS];
 #pragma GCC unroll 4
   for (int j = 0; j < columns; j++) weight[j] = vset1(x[j]);

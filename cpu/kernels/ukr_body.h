@@ -3,8 +3,8 @@
  *
  * `packed` fixes the strides of micro-panels at compile time. Edges get bodies of their own for
  * every row count and for fewer vectors, so an edge costs what it computes. */
-#include "pack_body.h"
 #include "matvec_body.h"
+#include "pack_body.h"
 
 enum { NV = NR / VL };
 
@@ -48,7 +48,7 @@ INLINE void body(const int mr, const int nv, const bool masked, const bool packe
   for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) acc[i][j] = vzero();
-    /* One pointer for three rows: with one each, 14 rows would not fit the integer registers. */
+  /* One pointer for three rows: with one each, 14 rows would not fit the integer registers. */
 #pragma GCC unroll 16
   for (int g = 0; g < (mr + 2) / 3; g++) a[g] = (const T *)t->a + 3 * g * rs_a;
   prefetch_c(mr, t);
@@ -118,5 +118,5 @@ static void multiply(const tile *t) {
 }
 
 #define KERNEL(id, set, element)                                                                   \
-  const kernel id = {#id,     #set,          element,       MR,       NR,         sizeof(T),       \
+  const kernel id = {#id,      #set,          element,       MR,       NR,         sizeof(T),      \
                      multiply, pack_width_mr, pack_width_nr, dot_rows, add_columns}

@@ -1,0 +1,140 @@
+/* The thread pool: several callers, fork, parking, counts beyond what there is. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct {
+  matrix a, b, c;
+  double *want;
+} sample;
+
+static sample make_sample(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k) {
+  sample s = {make(GEMM_F32, m, k, ROWS, 0), make(GEMM_F32, k, n, ROWS, 0),
+              make(GEMM_F32, m, n, ROWS, 0), 0};
+  fill(&s.a);
+  fill(&s.b);
+  s.want = expected(&s.a, &s.b, &s.c, 1, 0);
+  return s;
+}
+
+static void multiply_sample(const sample *s, const char *what) {
+  const gemm_call call = call_of(&s->a, &s->b, &s->c, 1, 0);
+  CHECK(gemm_run(&call) == GEMM_OK, "%s", what);
+  check_equal(&s->c, s->want, what);
+}
+
+static void free_sample(sample *s) {
+  free(s->a.memory);
+  free(s->b.memory);
+  free(s->c.memory);
+  free(s->want);
+}
+
+enum { CALLERS = 8, CALLS = 40 };
+
+static void *call_often(void *arg) {
+  for (int i = 0; i < CALLS; i++) multiply_sample(arg, "one of several callers");
+  return NULL;
+}
+
+static void test_callers(void) {
+  pthread_t threads[CALLERS];
+  sample samples[CALLERS];
+  for (int i = 0; i < CALLERS; i++)
+    samples[i] = make_sample(64 + 37 * i, 300 - 31 * i, 100 + 13 * i);
+  for (int i = 0; i < CALLERS; i++) pthread_create(&threads[i], NULL, call_often, &samples[i]);
+  for (int i = 0; i < CALLERS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < CALLERS; i++) free_sample(&samples[i]);
+}
+
+static void test_fork(void) {
+  sample big = make_sample(300, 300, 300), small = make_sample(8, 8, 8);
+  multiply_sample(&big, "before fork");
+  const pid_t child = fork();
+  CHECK(child >= 0, "fork");
+  if (child == 0) {
+    alarm(60);
+    multiply_sample(&small, "in the child");
+    multiply_sample(&big, "in the child");
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+        "the child ended with status %x", (unsigned)status);
+  multiply_sample(&big, "in the parent after fork");
+  free_sample(&big);
+  free_sample(&small);
+}
+
+static void test_counts(void) {
+  const int most = gemm_threads_max(), before = gemm_threads_get();
+  CHECK(most >= 1 && before >= 1 && before <= most, "%d of %d", before, most);
+  CHECK(gemm_threads_set(0) == 0 && gemm_threads_set(-3) == 0, "0 and -3 must be refused");
+  CHECK(gemm_threads_get() == before, "a refused count changed something");
+  static const int asked[] = {1, 65, 257, 2147483647};
+  sample s = make_sample(300, 300, 300);
+  for (int i = 0; i < 4; i++) {
+    const int set = gemm_threads_set(asked[i]);
+    CHECK(set == (asked[i] < most ? asked[i] : most) && gemm_threads_get() == set, "%d -> %d",
+          asked[i], set);
+    multiply_sample(&s, "asked for many threads");
+    CHECK(gemm_threads_used() >= 1 && gemm_threads_used() <= set, "used %d", gemm_threads_used());
+  }
+  gemm_threads_set(1);
+  multiply_sample(&s, "one thread");
+  CHECK(gemm_threads_used() == 1, "used %d", gemm_threads_used());
+  gemm_threads_set(most);
+  multiply_sample(&s, "all threads");
+  CHECK(most < 2 || gemm_threads_used() > 1, "300 x 300 x 300 ran on one thread of %d", most);
+  free_sample(&s);
+}
+
+static void test_park(void) {
+  sample s = make_sample(300, 300, 300);
+  for (int i = 0; i < 50; i++) {
+    gemm_threads_park();
+    if (i % 3 == 0) usleep(1000);
+    multiply_sample(&s, "after parking");
+  }
+  free_sample(&s);
+}
+
+typedef struct {
+  barrier meet;
+  atomic_int sum;
+  int wrong;
+} meeting;
+
+/* Everybody adds one, meets, and must then see the whole sum. */
+static void meet_often(void *arg, int id, int count) {
+  meeting *m = arg;
+  for (int round = 1; round <= 200; round++) {
+    atomic_fetch_add_explicit(&m->sum, 1, memory_order_relaxed);
+    barrier_wait(&m->meet, count);
+    if (id == 0 && atomic_load_explicit(&m->sum, memory_order_relaxed) != round * count) m->wrong++;
+    barrier_wait(&m->meet, count);
+  }
+}
+
+/* More threads than processors, to meet in every order. */
+static void test_barrier(void) {
+  for (int want = 1; want <= 5; want++) {
+    meeting m = {.wrong = 0};
+    barrier_init(&m.meet);
+    const int count = pool_run(meet_often, &m, want);
+    CHECK(count == want && m.wrong == 0, "%d threads of %d, %d rounds wrong", count, want, m.wrong);
+  }
+}
+
+int main(void) {
+  test_callers();
+  test_fork();
+  test_counts();
+  test_park();
+  test_barrier();
+  test_fork();
+  return 0;
+}
