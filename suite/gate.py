@@ -9,8 +9,8 @@ Three parts, because one bound of K u lets TF32 pass as fp32 and cannot see one 
 (fingerprint) operands that use every bit the stated arithmetic keeps must come through one by one, in every
     tile; and small products must survive beside large ones that an accumulator of the stated width carries.
 (bound) random centred data within (2 u_in + 2 (K + 3) u_acc) (|alpha| |A||B| + |beta| |C|), for fp32 and
-    fp64 never more than 16 u; every entry up to 512^3 multiplications (2^25 in long double), picked rows
-    and columns above.
+    fp64 never more than 16 u (see `relative_bound`); every entry up to 512^3 multiplications (2^25 in long
+    double), picked rows and columns above.
 
 C is NaN before each run with beta = 0; where C lives on a device, a run on NaN operands comes first, so that
 a tile left unwritten, or read, shows. NaN always fails.
@@ -79,13 +79,13 @@ def trials(setting: Setting, device_memory: bool) -> list[Trial]:
         return [ZeroAlpha(setting)]
     m, n, k = setting.shape
     if k == 0 or not m * n:
-        return [Integers(setting, accumulator=False)]
+        return [Integers(setting, "exact", accumulator=False)]
     found: list[Trial] = [Poison(setting)] if device_memory and p.beta == 0 else []
     if setting.multiplications > FULL and min(m, n) >= 64:
-        return [*found, Integers(setting, accumulator=True), Random(setting, marked=True)]
-    found.append(Integers(setting, accumulator=False))
+        return [*found, Integers(setting, "exact", accumulator=True), Random(setting, marked=True)]
+    found.append(Integers(setting, "exact", accumulator=False))
     if k >= 3:
-        found.append(Integers(setting, accumulator=True))
+        found.append(Integers(setting, "fingerprint", accumulator=True))
     return [*found, Selection(setting, 1), Selection(setting, 2), Random(setting, marked=False)]
 
 

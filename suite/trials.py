@@ -236,11 +236,11 @@ class Integers(Trial):
     accumulator of the stated width carries beside the small ones.
     """
 
-    def __init__(self, setting: Setting, *, accumulator: bool) -> None:
+    def __init__(self, setting: Setting, part: str, *, accumulator: bool) -> None:
         super().__init__(setting)
-        self.accumulator = accumulator
+        self.part, self.accumulator = part, accumulator
         self.full = setting.multiplications <= FULL
-        self.name = "accumulator width" if accumulator and self.full else "integers"
+        self.name = "accumulator width" if part == "fingerprint" else "integers"
         self.scalars = scalars(setting.problem.alpha, setting.problem.beta)
 
     def fill(self, v: Views) -> None:
@@ -269,9 +269,8 @@ class Integers(Trial):
         alpha = self.setting.problem.alpha
         if self.full:
             want = alpha * product(v.a, v.b) + self.added(v.c)
-            part = "fingerprint" if self.accumulator else "exact"
-            return [(part, Entries(want, self._tolerance(v)))]
-        return [("exact", check) for check in (self._sums(v), self._picked(v, 1), self._picked(v, 2))]
+            return [(self.part, Entries(want, self._tolerance(v)))]
+        return [(self.part, check) for check in (self._sums(v), self._picked(v, 1), self._picked(v, 2))]
 
     def _tolerance(self, v: Views) -> np.ndarray | float:
         """Nothing where alpha and beta are small multiples of a power of two; else that of centred data."""
@@ -320,10 +319,12 @@ def relative_bound(setting: Setting) -> float:
     """How far C may be off on centred data, as a multiple of |alpha| |A||B| + |beta| |C|.
 
     2 u_in + 2 (K + 3) u_acc covers any order of summation; for fp32 and fp64 never more than 16 u, as
-    rounding errors of centred sums do not grow with K.
+    rounding errors of centred sums do not grow with K. tf32 gets 4 u_in: tensor cores read float32 operands
+    by cutting off bits, which errs twice as far as rounding and shows where K is below about 10.
     """
     arithmetic = MATHS[setting.problem.math]
-    bound = 2 * arithmetic.u_in + 2 * (setting.shape[2] + 3) * arithmetic.u_acc
+    operands = 4 if setting.problem.math == "tf32" else 2
+    bound = operands * arithmetic.u_in + 2 * (setting.shape[2] + 3) * arithmetic.u_acc
     if arithmetic.u_in == 0:
         bound = min(bound, 16 * arithmetic.u_acc)
     return bound
