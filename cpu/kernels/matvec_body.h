@@ -1,5 +1,6 @@
 /* Matrix times vector, written once over vec_*.h: dot products where rows of A are contiguous,
  * weighted sums of columns where columns are. Each element of A is read once. */
+#include "../internal.h"
 
 enum { DOT_ROWS = 4, SUM_COLUMNS = 4, SUM_STRIP = 2048 };
 
