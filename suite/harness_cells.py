@@ -20,7 +20,7 @@ NOISY_SCATTER = 0.1
 """Robust relative scatter of the samples of a cell from which it is called noisy."""
 
 NOISY_OUTLIERS = 0.1
-"""Part of outliers among the samples of a cell from which it is called noisy."""
+"""Part of outliers among the samples of a cell above which it is called noisy; a single one never is."""
 
 
 def cell(
@@ -79,9 +79,8 @@ def sample_flags(entry: Entry, clock: Clock) -> tuple[str, ...]:
     """noisy, below_resolution: as the samples are."""
     found = []
     scatter = spread(entry.samples_s)
-    if scatter.count and (
-        scatter.relative > NOISY_SCATTER or scatter.outliers > NOISY_OUTLIERS * scatter.count
-    ):
+    wild = scatter.outliers > max(1, NOISY_OUTLIERS * scatter.count)
+    if scatter.relative > NOISY_SCATTER or wild:
         found.append("noisy")
     shortest = STEPS_PER_SAMPLE / 2 * clock.resolution()
     if any(s * n < shortest for s, n in zip(entry.samples_s, entry.inners, strict=True)):

@@ -40,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seed: int = 0
-    rounds_min: int = 5
+    rounds_min: int = 6
     rounds_max: int = 40
     block_s: float = 0.002
     wake_s: float = 0.02

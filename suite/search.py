@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
 
@@ -37,13 +37,13 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         """Largest ratio of neighbouring coarse sizes: only reversals wider than this are surely seen."""
         return max((b / a for a, b in pairwise(self.coarse)), default=1.0)
 
-    def between(self, low: int, high: int) -> int | None:
-        """The allowed size strictly between, nearest to the geometric mean; None where there is none."""
-        middle = sqrt(low * high)
+    def between(self, low: int, high: int, target: float | None = None) -> int | None:
+        """The allowed size strictly between, nearest to `target` (the geometric mean), None without one."""
+        target = sqrt(low * high) if target is None else target
         step = self.step if high > self.fine_below else 1
-        nearest = round(middle / step) * step
+        nearest = round(target / step) * step
         choices = [s for s in (nearest, nearest - step, nearest + step) if low < s < high]
-        return min(choices, key=lambda s: abs(s - middle)) if choices else None
+        return min(choices, key=lambda s: abs(s - target)) if choices else None
 
 
 def next_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
@@ -59,15 +59,27 @@ def next_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
 
 
 def open_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
-    """Middles of all neighbours whose verdicts differ in some question and that are not yet close enough."""
+    """Middles of all neighbours whose verdicts differ in some question and that are not yet close enough.
+
+    When there are none left: sizes just outside of every change, where the next size is far. A change that
+    rests on one odd size would otherwise hide the true one behind it.
+    """
     known = sorted(size for size, verdicts in measured.items() if verdicts)
-    found = set()
-    for low, high in pairwise(known):
-        if _differ(measured[low], measured[high]) and high > low * (1 + grid.resolution):
-            middle = grid.between(low, high)
-            if middle is not None and middle not in measured:
-                found.add(middle)
-    return sorted(found)
+    changes = [i for i, (a, b) in enumerate(pairwise(known)) if _differ(measured[a], measured[b])]
+    wide = [i for i in changes if known[i + 1] > known[i] * (1 + grid.resolution)]
+    middles = _new((grid.between(known[i], known[i + 1]) for i in wide), measured)
+    return middles or _new(_outside(grid, known, changes), measured)
+
+
+def _new(sizes: Iterable[int | None], measured: Mapping[int, Verdicts]) -> list[int]:
+    return sorted({size for size in sizes if size is not None and size not in measured})
+
+
+def _outside(grid: Grid, known: Sequence[int], changes: Sequence[int]) -> Iterable[int | None]:
+    apart = 1 + grid.resolution
+    gaps = [(known[i - 1], known[i], known[i] / apart) for i in changes if i > 0]
+    gaps += [(known[i + 1], known[i + 2], known[i + 1] * apart) for i in changes if i + 2 < len(known)]
+    return (grid.between(low, high, near) for low, high, near in gaps if high > low * apart * apart)
 
 
 def _differ(a: Verdicts, b: Verdicts) -> bool:

@@ -17,6 +17,9 @@ import numpy as np
 OUTLIER = 5.0
 """Robust standard deviations from the median beyond which a sample is counted as an outlier."""
 
+LEAST_SIGMA = 0.01
+"""Relative standard deviation taken at least: few samples that happen to agree make no outlier of the next."""
+
 
 class Interval(msgspec.Struct, frozen=True):
     """Estimate with lower and upper limit, and the part of the half-width that is drift between rounds."""
@@ -140,6 +143,6 @@ def spread(samples_s: Sequence[float]) -> Spread:
     median = float(np.median(x))
     distance = np.abs(x - median)
     sigma = 1.4826 * float(np.median(distance))
-    floor = max(sigma, 1e-3 * abs(median))
+    floor = max(sigma, LEAST_SIGMA * abs(median))
     outliers = int(np.count_nonzero(distance > OUTLIER * floor))
     return Spread(x.size, median, sigma / median if median else math.nan, outliers)
