@@ -18,7 +18,7 @@ FAMILIES = {
     "tall": "N=K=32",
     "wide": "M=K=32",
     "deep": "M=N,K=16M",
-    "flat": "M=N,M=16K",
+    "flat": "M=N=16K",
 }
 """Named shapes; each is short for the expression beside it."""
 
