@@ -88,7 +88,7 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype, beta: float) 
         raise TypeError(f"out has dtype {out.dtype.str}, the product is {dtype.name} ({dtype.str})")
     if not out.flags.writeable:
         raise ValueError("out is read-only: pass a writeable array")
-    if any(step == 0 and count > 1 for step, count in zip(out.strides, out.shape, strict=True)):
+    if out.size and any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
         raise ValueError(f"out has strides {out.strides}: several of its entries share one place in memory")
     return out
 
