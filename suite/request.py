@@ -14,9 +14,12 @@ from backends.base import Backend, HostMemory, Problem
 
 from . import harness_memory, plan
 from .exits import Exit, Stop
-from .search import Grid, most_sizes
+from .search import Grid, expected_sizes
 
 DEFAULT_SIZES = {"gemm": "16:4096:x2", "gemv": "64:8192:x2"}
+
+MOST_REFINED = 40
+"""Sizes that the search may add to those of the coarse sweep."""
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -67,7 +70,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def groups_expected(self) -> int:
         """How many comparison groups a run will about measure."""
-        return len(self.sweeps) * most_sizes(self.grid)
+        return len(self.sweeps) * expected_sizes(self.grid, min(2, len(self.modes)))
 
     def _maths_of(self, dtype: str) -> list[str]:
         return (
