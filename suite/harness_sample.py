@@ -87,15 +87,16 @@ def _repeat(call: Callable[[], None], count: int, wait: Callable[[], None]) -> C
 
 def _queued(session: Session, transfer: str, reuse: int, count: int) -> Callable[[], None]:
     """Throughput: `count` calls queued, one wait. Only `once` is composed of its parts here."""
-    if transfer != "once":
-        return lambda: session.enqueue(transfer, reuse * count)  # type: ignore[arg-type]
 
     def run() -> None:
-        for _ in range(count):
-            session.upload()
-            for _ in range(reuse):
-                session.run()
-            session.download()
+        if transfer != "once":
+            session.enqueue(transfer, reuse * count)  # type: ignore[arg-type]
+        else:
+            for _ in range(count):
+                session.upload()
+                for _ in range(reuse):
+                    session.run()
+                session.download()
         session.synchronize()
 
     return run

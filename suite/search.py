@@ -86,12 +86,13 @@ def _differ(a: Verdicts, b: Verdicts) -> bool:
     return any(x != y for x, y in zip(a, b, strict=True))
 
 
-def most_sizes(grid: Grid, crossings: int = 1) -> int:
-    """How many sizes a search with this many crossings measures at most: for estimates of the time left."""
+def expected_sizes(grid: Grid, crossings: int = 1) -> int:
+    """About how many sizes a search with this many crossings measures: for estimates of the time left."""
     count = len(grid.coarse)
     for _ in range(crossings):
         ratio = grid.spacing
-        while ratio > 1 + max(grid.resolution, 1e-3):
+        while ratio > 1 + max(grid.resolution, 1e-2):
             ratio = sqrt(ratio)
             count += 1
+        count += 1
     return min(count, grid.limit)

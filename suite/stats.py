@@ -18,7 +18,7 @@ OUTLIER = 5.0
 """Robust standard deviations from the median beyond which a sample is counted as an outlier."""
 
 LEAST_SIGMA = 0.01
-"""Relative standard deviation taken at least: few samples that happen to agree make no outlier of the next."""
+"""Relative standard deviation taken at least: a few samples that agree make no outlier of the next."""
 
 
 class Interval(msgspec.Struct, frozen=True):

@@ -1,0 +1,213 @@
+"""Journals survive being cut anywhere; runs are saved whole; every unusable file is named with its place."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.base import Problem
+from suite.journal import Journal, RecordError, atomic_write, load, load_run, save_run
+from suite.record import SCHEMA, Cell, Run
+
+ROOT = Path(__file__).parents[2]
+RUN = Run(
+    experiment="crossover",
+    options={"sizes": [64, 128], "dtype": "float32"},
+    machine={"cpu": {"model": "A", "cores": 2}},
+    command="crossover --dtype float32",
+)
+
+
+def cells(group, count=3):
+    return [
+        Cell(problem=Problem(m=8, n=8, k=8), backend=f"b{i}", device="cpu", group=group,
+             samples_s=(1e-6 * (i + 1),), round_of=(0,), inner=(1,))
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def journal(path, groups=("g1", "g2", "g3")):
+    with Journal.create(path, RUN) as j:
+        for group in groups:
+            j.append(group, cells(group))
+    return path.read_bytes()
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    journal(tmp_path / "j")
+    loaded = load(tmp_path / "j")
+    assert loaded.run == RUN
+    assert list(loaded.groups) == ["g1", "g2", "g3"]
+    assert loaded.groups["g2"] == tuple(cells("g2"))
+    assert len(loaded.cells) == 9
+
+
+def test_cut_anywhere_it_keeps_every_whole_group(tmp_path):
+    """At many lengths: no error once the header is there, no half group, nothing lost that was whole."""
+    data = journal(tmp_path / "j")
+    header = data.index(b"\n") + 1
+    ends = [
+        i + 1
+        for i in range(len(data))
+        if data[i : i + 1] == b"\n" and b'{"group"' in data[:i].split(b"\n")[-1]
+    ]
+    assert len(ends) == 3
+    cuts = {*range(0, len(data), 23), *(end + near for end in [header, *ends] for near in (-2, -1, 0, 1))}
+    for cut in sorted(cuts - {len(data) + 1}):
+        path = tmp_path / "cut"
+        path.write_bytes(data[:cut])
+        if cut < header:
+            with pytest.raises(RecordError, match="first line"):
+                load(path)
+        else:
+            assert len(load(path).groups) == sum(end <= cut for end in ends)
+
+
+@given(st.integers(0, 10_000))
+def test_resumed_after_any_cut_it_is_as_if_never_cut(tmp_path_factory, where):
+    folder = tmp_path_factory.mktemp("resume")
+    data = journal(folder / "whole")
+    path = folder / "cut"
+    header = data.index(b"\n") + 1
+    path.write_bytes(data[: header + where % (len(data) - header)])
+    with Journal.resume(path, RUN) as j:
+        for group in ("g1", "g2", "g3"):
+            if group not in j.done:
+                j.append(group, cells(group))
+    assert path.read_bytes() == data
+
+
+def test_resume_without_a_journal_begins_one(tmp_path):
+    with Journal.resume(tmp_path / "new", RUN) as j:
+        assert j.done == {}
+    assert load(tmp_path / "new").run == RUN
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"options": {"sizes": [64, 128], "dtype": "float64"}}, "options.dtype was 'float32'"),
+        ({"options": {"sizes": [64], "dtype": "float32"}}, "options.sizes"),
+        ({"machine": {"cpu": {"model": "B", "cores": 2}}}, "machine.cpu.model was 'A' there and is 'B' now"),
+        ({"experiment": "gemv"}, "experiment"),
+    ],
+)
+def test_resume_refuses_other_options_and_machines_by_name(tmp_path, change, named):
+    journal(tmp_path / "j")
+    with pytest.raises(RecordError, match="cannot be resumed") as raised:
+        Journal.resume(tmp_path / "j", msgspec.structs.replace(RUN, **change))
+    assert named in str(raised.value)
+    assert "without --resume" in str(raised.value)
+
+
+def test_resume_ignores_what_it_is_told_to(tmp_path):
+    journal(tmp_path / "j")
+    other = msgspec.structs.replace(
+        RUN, machine={"cpu": {"model": "A", "cores": 4}}, command="x", created="now"
+    )
+    Journal.resume(tmp_path / "j", other, ignore={"machine.cpu.cores"}).close()
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "message"),
+    [
+        (3, b'{"cell": {"problem": 3}}', "line 3: not a line of a journal"),
+        (3, b"\x00\x00\x00", "line 3: damaged"),
+        (5, b'{"group":"g1","cells":7}', "line 5: a group of 7 cells ends after 3"),
+        (1, b"{}", "line 1: no journal of this tool"),
+        (1, b"[1]", "line 1: no journal of this tool"),
+        (1, b'{"journal": 99}', "newer"),
+    ],
+)
+def test_damage_in_the_middle_is_named_with_file_and_line(tmp_path, line, text, message):
+    lines = journal(tmp_path / "j").split(b"\n")
+    lines[line - 1] = text
+    (tmp_path / "j").write_bytes(b"\n".join(lines))
+    with pytest.raises(RecordError) as raised:
+        load(tmp_path / "j")
+    assert message in str(raised.value)
+    assert str(tmp_path / "j") in str(raised.value)
+
+
+def test_killed_while_writing_it_keeps_what_was_complete(tmp_path):
+    """A writer that is killed without warning, in the middle of a group."""
+    path = tmp_path / "j"
+    code = (
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]\n"
+        "from test_journal import Journal, RUN, cells\n"
+        f"j = Journal.create({str(path)!r}, RUN)\n"
+        "for i in range(10**6): j.append(f'g{i}', cells(f'g{i}', 40))\n"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        deadline = time.monotonic() + 30
+        while (not path.exists() or path.stat().st_size < 200_000) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+    loaded = load(path)
+    assert len(loaded.groups) > 3
+    assert all(len(group) == 40 for group in loaded.groups.values())
+    with Journal.resume(path, RUN) as j:
+        j.append("after", cells("after"))
+    assert list(load(path).groups) == [*loaded.groups, "after"]
+
+
+def test_a_run_is_saved_and_loaded(tmp_path):
+    run = msgspec.structs.replace(RUN, cells=tuple(cells("g")))
+    save_run(tmp_path / "run.json", run)
+    assert load_run(tmp_path / "run.json") == run
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b"[1, 2]", "no record of this tool"),
+        (b'{"a": 1}', "no record of this tool"),
+        (b'{"schema": 1, "cells": 5}', "no record of this tool: Expected `array`, got `int` - at `$.cells`"),
+        (b"%PDF-1.4", "byte 0"),
+        (f'{{"schema": {SCHEMA + 1}, "cells": []}}'.encode(), f"schema {SCHEMA + 1} is newer than {SCHEMA}"),
+    ],
+)
+def test_other_files_are_refused_by_name(tmp_path, content, message):
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(RecordError) as raised:
+        load_run(path)
+    assert message in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_a_cut_run_is_refused_with_its_position(tmp_path):
+    path = tmp_path / "run.json"
+    save_run(path, RUN)
+    data = path.read_bytes()
+    for cut in range(1, len(data) - 2, 7):
+        path.write_bytes(data[:cut])
+        with pytest.raises(RecordError, match="cut short or damaged"):
+            load_run(path)
+
+
+def test_a_failed_export_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "out.csv"
+    atomic_write(path, "old")
+
+    def fail(file):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        atomic_write(path, fail)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]

@@ -1,0 +1,137 @@
+"""The adaptive search finds what an exhaustive sweep finds, with few sizes, and always ends."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.analysis.crossover import Point, crossover
+from suite.analysis.ratio import Ratio
+from suite.search import Grid, expected_sizes, next_sizes, open_sizes
+
+SWEEP = tuple(range(8, 1025, 8))
+
+
+def run(grid, verdict):
+    """The verdicts at all sizes that a search measures; `verdict(size)` gives a tuple."""
+    measured = {}
+    while sizes := next_sizes(grid, measured):
+        assert sizes == sorted(set(sizes) - set(measured))
+        measured[sizes[0]] = verdict(sizes[0])
+    return measured
+
+
+def answer(measured, question=0, spacing=2.0):
+    made = [Point(s, Ratio(0.5, 1, 2, v[question])) for s, v in measured.items()]
+    return crossover(made, spacing=spacing)
+
+
+def steps(*crossings):
+    """A verdict that starts as a loss and flips at each crossing."""
+    return lambda size: ("win" if sum(size >= c for c in crossings) % 2 else "loss",)
+
+
+def grid(**more):
+    options = {
+        "coarse": (8, 16, 32, 64, 128, 256, 512, 1024),
+        "fine_below": 8,
+        "resolution": 0.0,
+        "limit": 200,
+    }
+    return Grid(**{**options, **more})
+
+
+@given(st.integers(9, 1024))
+def test_to_the_size_as_an_exhaustive_sweep(crossing):
+    found, full = run(grid(), steps(crossing)), {s: steps(crossing)(s) for s in SWEEP}
+    adaptive, exhaustive = answer(found), answer(full)
+    assert adaptive.stable_from == exhaustive.stable_from
+    assert adaptive.band == exhaustive.band
+    assert adaptive.kind == exhaustive.kind
+    assert len(found) <= 18
+
+
+@given(st.integers(9, 1000), st.floats(0.02, 0.3))
+def test_the_band_is_no_wider_than_the_resolution_or_one_step(crossing, resolution):
+    low, high = answer(run(grid(resolution=resolution), steps(crossing))).band
+    assert low < crossing <= high
+    assert high <= low * (1 + resolution) or high - low <= 8
+
+
+@given(st.lists(st.integers(9, 1020), min_size=2, max_size=5, unique=True))
+def test_every_reversal_wider_than_the_coarse_spacing_is_found(crossings):
+    crossings = sorted(crossings)
+    wide = [crossings[0]]
+    for c in crossings[1:]:
+        if c > 4.1 * wide[-1]:
+            wide.append(c)
+    found = answer(run(grid(), steps(*wide)))
+    exhaustive = answer({s: steps(*wide)(s) for s in SWEEP})
+    assert found.changes == exhaustive.changes
+
+
+def test_an_undecided_stretch_is_bounded_on_both_sides():
+    def verdict(size):
+        return ("loss" if size < 200 else "undecided" if size < 280 else "win",)
+
+    found = answer(run(grid(), verdict))
+    assert found.band == (192, 280)
+
+
+def test_several_questions_share_the_sizes():
+    def verdict(size):
+        return steps(100)(size) + steps(700)(size)
+
+    measured = run(grid(), verdict)
+    assert answer(measured, 0).band == (96, 104)
+    assert answer(measured, 1).band == (696, 704)
+    assert len(measured) <= 28
+
+
+def test_one_odd_coarse_size_does_not_hide_the_crossing_behind_it():
+    """A loss at 512 only; the true crossing at 300 lies between two coarse losses."""
+    found = answer(run(grid(resolution=0.125), lambda n: ("loss",) if n == 512 else steps(300)(n)))
+    assert found.isolated_losses == (512,)
+    assert found.band[0] < 300 <= found.band[1]
+
+
+def test_all_one_way_needs_the_coarse_sizes_only():
+    assert sorted(run(grid(), lambda n: ("win",))) == list(grid().coarse)
+
+
+def test_the_coarse_sizes_come_first_and_small_ones_before_large_ones():
+    assert next_sizes(grid(), {}) == list(grid().coarse)
+    assert next_sizes(grid(), {8: ("loss",), 1024: ("win",)}) == [16, 32, 64, 128, 256, 512]
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_it_ends_within_its_limit_whatever_the_verdicts(data):
+    kinds = st.sampled_from(["win", "loss", "undecided"])
+    measured = run(grid(limit=40), lambda n: (data.draw(kinds),))
+    assert len(measured) <= 40
+
+
+def test_a_size_that_could_not_be_measured_is_passed_over():
+    measured = run(grid(), lambda n: () if n >= 512 else steps(100)(n))
+    assert answer({s: v for s, v in measured.items() if v}).band == (96, 104)
+
+
+def test_below_the_fine_limit_every_size_may_be_measured():
+    fine = Grid(coarse=(1, 8, 64, 512), fine_below=64, resolution=0.0)
+    assert answer(run(fine, steps(37)), spacing=8).band == (36, 37)
+    assert all(s % 8 == 0 for s in open_sizes(fine, {64: ("loss",), 512: ("win",)}))
+
+
+def test_bad_grids_are_refused():
+    with pytest.raises(ValueError, match="ascending"):
+        Grid(coarse=(8, 8))
+    with pytest.raises(ValueError, match="ascending"):
+        Grid(coarse=())
+    with pytest.raises(ValueError, match="step"):
+        Grid(coarse=(8, 16), step=0)
+
+
+def test_the_expected_count_is_near_the_true_one():
+    for resolution in (0.0, 0.02, 0.125):
+        g = grid(resolution=resolution)
+        assert abs(expected_sizes(g) - len(run(g, steps(333)))) <= 3
