@@ -85,8 +85,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return plan.problem_at(self.op, shape, size, sweep.dtype, sweep.math, batch=self.batch)
 
     def options(self) -> dict[str, Any]:
-        """The request as it stands in the record."""
-        return dict(msgspec.to_builtins(self))
+        """The request as it stands in the record, after a round through JSON so that it compares equal."""
+        return dict(msgspec.json.decode(msgspec.json.encode(self)))
 
     def key(self) -> str:
         """Names the question, whatever time it may take: the same request has the same journal."""

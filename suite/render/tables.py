@@ -64,7 +64,7 @@ def conditions(run: Run) -> str:
 def verdicts(run: Run, lines: Sequence[Line]) -> Shown:
     """One row for each question: the answer, who stood there, and how fine the run can see."""
     columns = [
-        "question", "host memory", "transfer", "first win", "stable from", "undecided band", "CPU side",
+        "question", "host memory", "transfer", "first win", "stable from", "band", "CPU side",
         "GPU side", "told apart", "figures",
     ]  # fmt: skip
     rows = [_verdict_row(line) for line in lines]
@@ -78,7 +78,7 @@ def _figures(line: Line) -> str:
     return {
         "measured": "",
         "recorded": "RECORDED",
-        "cross-machine": "CPU here, GPU RECORDED: cross-machine",
+        "cross-machine": "cross-machine, GPU RECORDED",
     }[line.comparison]
 
 
@@ -177,7 +177,12 @@ def _line_notes(line: Line) -> Iterable[str]:
         yield f"{count} of {len(line.cells)} timings {flag.replace('_', ' ')}"
 
 
-def _gate_notes(cells: Iterable[Cell]) -> Iterable[str]:
+def _gate_notes(cells: Sequence[Cell]) -> Iterable[str]:
+    unchecked = sorted({cell.backend for cell in cells if cell.samples_s and cell.gate is None})
+    if unchecked:
+        yield f"NOT CHECKED for right results: {', '.join(unchecked)}."
+    elif cells:
+        yield "Every backend timed was first shown to compute right results in the stated arithmetic."
     failed = {
         (cell.backend, cell.gate.failed, cell.gate.detail): cell.problem
         for cell in cells
@@ -218,7 +223,7 @@ def _point_row(entry: Entry) -> tuple[str, ...]:
         _rate(entry.gpu),
         _who(entry.cpu),
         _who(entry.gpu),
-        " / ".join(_gate(cell) for cell in (entry.cpu, entry.gpu) if cell),
+        " / ".join(dict.fromkeys(_gate(cell) for cell in (entry.cpu, entry.gpu) if cell)),
         " ".join(sorted({flag for cell in (entry.cpu, entry.gpu) if cell for flag in cell.flags})),
     )
 

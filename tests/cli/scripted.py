@@ -1,0 +1,78 @@
+"""Scripted backends for the command line: in process with a false clock, or as an entry point of a package.
+
+`install` writes a distribution with an entry point, as somebody else's backend package would have it; a
+command line in a process of its own then finds `scripted-cpu` and `scripted-gpu`, which really sleep.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from backends.null import NullBackend
+from suite.clock import FakeClock
+
+ROOT = Path(__file__).parents[2]
+
+
+def cpu_time(problem, transfer, reuse, index):
+    """4 ms at size 16, growing with the square of the size; a little scatter, the same every time."""
+    return 4e-3 * (problem.m / 16) ** 2 * (1 + 0.002 * (index % 5))
+
+
+def gpu_time(problem, transfer, reuse, index):
+    """8 ms a run whatever the size, and 8 ms more each time the data are copied."""
+    copies = {"resident": 0, "once": 1, "always": reuse}[transfer]
+    return 8e-3 * (reuse + copies) * (1 + 0.002 * (index % 3))
+
+
+def pair(clock=None, **attributes):
+    """One scripted CPU and one scripted GPU on one clock."""
+    clock = clock or FakeClock()
+    return clock, [
+        NullBackend("scripted-cpu", "cpu", cpu_time, clock=clock, **attributes),
+        NullBackend("scripted-gpu", "cuda", gpu_time, clock=clock, **attributes),
+    ]
+
+
+class Sleeping:
+    """What the scripted backends of another process advance: real time, a tenth of the script's."""
+
+    def advance(self, seconds):
+        time.sleep(seconds / 10)
+
+
+def load():
+    """The entry point."""
+    return pair(Sleeping())[1]
+
+
+def install(folder: Path) -> dict[str, str]:
+    """Write the distribution into `folder`; the environment in which Python finds it."""
+    info = folder / "scripted_backends-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: scripted-backends\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[gemm_crossover.backends]\nscripted = scripted_plugin:load\n")
+    (folder / "scripted_plugin.py").write_text(Path(__file__).read_text())
+    return environment(PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]))
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The present environment with changes, and without what would steer the terminal."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR", "LINES")}
+    return {**kept, "PYTHONPATH": str(ROOT), **changes}
+
+
+def run_suite(*words, env, timeout=60, **attributes):
+    """`python -m suite WORDS` in a process of its own."""
+    command = [sys.executable, "-m", "suite", *map(str, words)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, **attributes)
+
+
+def records(path: Path) -> list[dict]:
+    """Cells of a saved run."""
+    return json.loads(path.read_text())["cells"]

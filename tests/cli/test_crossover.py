@@ -1,0 +1,362 @@
+"""The crossover experiment on scripted times: answers, tables, the overlay with a recorded machine."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import io
+import re
+import socket
+
+import msgspec
+import pytest
+import scripted
+from rich.console import Console
+
+from suite import machine, profiles, record
+from suite.exits import Exit, Stop
+from suite.experiments import crossover, report
+from suite.journal import Journal
+from suite.render import comparison, markdown, plot, summary, svg, tables, tidy
+from suite.request import Request, checked
+
+ABSOLUTE = re.compile(r"(?<![\w.:/])/(?:[\w.+-]+/)+")
+
+
+def shown(run, width=140, **attributes):
+    out = Console(file=io.StringIO(), width=width, color_system=None)
+    comparison.show(run, out, **attributes)
+    return out.file.getvalue()
+
+
+def test_answers_follow_the_script(scripted_run):
+    lines = {line.question.mode: line for line in summary.lines(scripted_run)}
+    assert set(lines) == {"resident", "once x10", "always"}
+    assert {mode: line.crossover.first_win for mode, line in lines.items()} == {
+        "resident": 23,
+        "once x10": 25,
+        "always": 35,
+    }
+    assert all(line.decided and not line.recorded for line in lines.values())
+    assert lines["resident"].crossover.band == (21, 23)
+
+
+def test_no_question_is_unanswered_and_a_missing_one_is_named(scripted_run):
+    asked = Request(sizes=(8, 64))
+    lines = summary.lines(scripted_run)
+    assert crossover.unanswered(asked, lines) == []
+    pinned = msgspec.structs.replace(asked, host_memory=("pageable", "pinned"), transfers=("resident",))
+    assert crossover.unanswered(pinned, lines) == ["float32 in fp32, pinned, resident"]
+
+
+def test_tables_name_who_stood_there_and_what_was_timed(scripted_run):
+    text = shown(scripted_run, width=200)
+    verdict = text[text.index("from which size") :]
+    for word in ("scripted-cpu, 1 thread", "scripted-gpu", "21 … 23", "latency", "hot caches", "told apart"):
+        assert word in verdict, word
+    assert "undecided at 32" in verdict
+    assert "factor of 2 in size may have been missed" in verdict
+    assert "GFLOP/s" in text and "first shown to compute right results" in text
+
+
+@pytest.mark.parametrize("width", [200, 80, 50, 30])
+def test_nothing_is_wider_than_the_terminal_and_the_answer_is_there(scripted_run, width):
+    text = shown(scripted_run, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+    text = " ".join(text.split())
+    assert "23" in text[text.index("from which size") :]
+
+
+def test_quiet_shows_the_verdicts_alone(scripted_run):
+    text = shown(scripted_run, quiet=True)
+    assert text.startswith("gemm float32, square, pageable host memory: from which size")
+    assert "Speed-up" not in text
+
+
+def test_plot_has_a_curve_for_each_mode(scripted_run):
+    curves = plot.speedups(summary.lines(scripted_run))
+    assert [curve.letter for curve in curves] == ["a", "b", "c"]
+    text = plot.draw(curves, 80, level=1.0)
+    for letter in "abc":
+        assert text.count(letter) > 10
+    assert "\x1b" not in text
+
+
+def test_plot_without_utf8_is_ascii(scripted_run):
+    raw = io.BytesIO()
+    out = Console(file=io.TextIOWrapper(raw, encoding="ascii", errors="strict"), width=80, color_system=None)
+    plot.show(out, summary.lines(scripted_run))
+    out.file.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "?" not in text and all(text.count(letter) > 10 for letter in "abc")
+
+
+def test_slower_rivals_are_ranked():
+    clock, pair = scripted.pair()
+    rival = scripted.NullBackend(
+        "slow-gpu",
+        "cuda",
+        lambda *a: 1.2 * scripted.gpu_time(*a),
+        clock=clock,
+        transfers=frozenset({"resident"}),
+    )
+    asked = checked(Request(sizes=(16,), transfers=("resident",)))
+    run = crossover.measure(asked, chosen=[*pair, rival], clock=clock)
+    (line,) = summary.lines(run)
+    (text,) = tables.candidates(line)
+    assert text.startswith("GPU candidates at 16x16x16, resident (pilot rounds): scripted-gpu")
+    assert re.search(r"slow-gpu .* \(1\.2\d times as long\)", text)
+
+
+def test_a_wrong_result_is_named_and_has_no_time():
+    clock, (cpu, _) = scripted.pair()
+    sevens = lambda problem, operands: operands.c.fill(7)  # noqa: E731
+    gpu = scripted.NullBackend("scripted-gpu", "cuda", scripted.gpu_time, clock=clock, compute=sevens)
+    asked = checked(Request(sizes=(16,), transfers=("resident",)))
+    run = crossover.measure(asked, chosen=[cpu, gpu], clock=clock)
+    (line,) = summary.lines(run)
+    assert not line.decided
+    assert "WRONG RESULT, not timed: scripted-gpu" in shown(run)
+    assert not [cell for cell in run.cells if cell.backend == "scripted-gpu" and cell.samples_s]
+
+
+def test_unverified_is_marked():
+    clock, (cpu, gpu) = scripted.pair()
+    gpu.verified = False
+    run = crossover.measure(
+        checked(Request(sizes=(16,), transfers=("resident",))), chosen=[cpu, gpu], clock=clock
+    )
+    assert "scripted-gpu UNVERIFIED" in shown(run, quiet=True)
+
+
+def test_reuse_list_and_both_memories_give_a_row_each():
+    clock, backends = scripted.pair()
+    asked = checked(
+        Request(sizes=(16,), transfers=("once",), reuse=(1, 100), host_memory=("pageable", "pinned"))
+    )
+    run = crossover.measure(asked, chosen=backends, clock=clock)
+    rows = {(line.question.host_memory, line.question.mode): line.decided for line in summary.lines(run)}
+    assert rows["pageable", "once x1"] and rows["pageable", "once x100"]
+    assert ("pinned", "once x1") in rows
+
+
+def test_a_spent_budget_is_said_and_not_called_complete():
+    clock, backends = scripted.pair()
+    ticks = iter(range(0, 10_000, 40))
+    asked = checked(Request(sizes=(8, 16, 32), time_budget_s=60))
+    from suite import sweep
+
+    outcome = sweep.Measuring(asked, backends, clock=clock, now=lambda: float(next(ticks))).run()
+    assert outcome.unmeasured and "sizes" in outcome.unmeasured[0]
+    assert {cell.problem.m for cell in outcome.cells} == {8}
+
+
+def test_resume_measures_no_group_twice(tmp_path):
+    asked = checked(Request(sizes=(8, 16, 32, 64), transfers=("resident",)))
+    clock, (cpu, gpu) = scripted.pair()
+    stop_at = {"opens": 0}
+    original = gpu.open
+
+    def interrupted(problem, operands, **attributes):
+        stop_at["opens"] += 1
+        if stop_at["opens"] == 3:
+            raise KeyboardInterrupt
+        return original(problem, operands, **attributes)
+
+    gpu.open = interrupted
+    path = tmp_path / "journal.jsonl"
+    journal = crossover.open_journal(path, asked, resume=False)
+    with (
+        pytest.raises(Stop, match="2 comparison groups are kept; go on with: again --resume") as caught,
+        crossover.resumable(journal, "again"),
+    ):
+        crossover.measure(asked, chosen=[cpu, gpu], clock=clock, journal=journal)
+    assert caught.value.code == Exit.INTERRUPTED
+
+    clock, backends = scripted.pair()
+    second = crossover.open_journal(path, asked, resume=True)
+    assert len(second.done) == 2
+    run = crossover.measure(asked, chosen=backends, clock=clock, journal=second)
+    sizes_opened = [session.problem.m for session in backends[1].sessions]
+    assert 8 not in sizes_opened and 16 not in sizes_opened and 32 in sizes_opened
+    assert len(sizes_opened) == len(set(sizes_opened))
+    assert {8, 16, 32, 64} <= {cell.problem.m for cell in run.cells}
+
+
+def test_resume_refuses_another_question(tmp_path):
+    path = tmp_path / "j.jsonl"
+    crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
+    with pytest.raises(Stop, match=r"sizes") as caught:
+        crossover.open_journal(path, checked(Request(sizes=(9,))), resume=True)
+    assert caught.value.code == Exit.USAGE
+
+
+def test_resume_allows_another_time_budget(tmp_path):
+    path = tmp_path / "j.jsonl"
+    crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
+    again = crossover.open_journal(path, checked(Request(sizes=(8,), time_budget_s=5.0)), resume=True)
+    assert isinstance(again, Journal)
+
+
+def test_csv_has_a_row_for_each_cell_and_right_rates(scripted_run):
+    rows = list(csv.DictReader(io.StringIO(tidy.render(scripted_run).decode())))
+    assert len(rows) == len(scripted_run.cells)
+    timed = [row for row in rows if row["role"] == "candidate" and row["time_s"]]
+    for row in timed:
+        flops = 2 * int(row["m"]) * int(row["n"]) * int(row["k"]) * int(row["reuse"])
+        assert float(row["gflop_s"]) * float(row["time_s"]) * 1e9 == pytest.approx(flops)
+
+
+def test_markdown_tables_are_whole(scripted_run):
+    text = markdown.render(scripted_run).decode()
+    blocks = [block for block in text.split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 4
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_svg_and_png(scripted_run):
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    assert b"<svg" in svg.render(scripted_run)
+    assert svg.render(scripted_run, "png").startswith(b"\x89PNG")
+
+
+def test_record_names_nobody(scripted_run):
+    text = msgspec.json.encode(scripted_run).decode()
+    assert not ABSOLUTE.search(text)
+    for private in {socket.gethostname(), getpass.getuser()}:
+        assert not re.search(rf"(?<![\w-]){re.escape(private)}(?![\w-])", text)
+
+
+def test_paths_in_command_line_and_failures_are_cut():
+    clock, (cpu, gpu) = scripted.pair()
+    gpu.open_error = RuntimeError("cannot open /opt/lib/libx.so.1")
+    asked = checked(Request(sizes=(16,), transfers=("resident",)))
+    command = "gemm-crossover crossover --export-json /home/joe/out.json"
+    run = crossover.measure(asked, chosen=[cpu, gpu], clock=clock, command=command)
+    assert run.command == "gemm-crossover crossover --export-json out.json"
+    assert [cell.skip_reason for cell in run.cells if cell.device == "cuda"] == [
+        "RuntimeError: cannot open libx.so.1"
+    ]
+    assert "cannot open libx.so.1" in shown(run)
+
+
+@pytest.fixture(scope="module")
+def profile(profile_path):
+    return profiles.load(str(profile_path))
+
+
+@pytest.fixture(scope="module")
+def overlaid(profile):
+    clock, (cpu, _) = scripted.pair()
+    asked = checked(Request(sizes=(16, 32, 64), time_budget_s=100))
+    return crossover.measure(asked, chosen=[cpu], profile=profile, clock=clock)
+
+
+class TestRecorded:
+    """A computer without a GPU against a recorded machine."""
+
+    def test_both_comparisons_are_made_and_labelled(self, overlaid):
+        lines = summary.lines(overlaid)
+        assert [(x.question.mode, x.comparison) for x in lines] == [
+            (mode, how)
+            for mode in ("resident", "once x10", "always")
+            for how in ("recorded", "cross-machine")
+        ]
+        assert all(line.recorded for line in lines)
+        by_kind = {line.comparison: line for line in lines if line.question.mode == "resident"}
+        assert by_kind["recorded"].crossover.first_win == 23
+        assert by_kind["cross-machine"].crossover.first_win == 23
+
+    def test_recorded_stands_on_every_table_plot_and_export(self, overlaid):
+        text = shown(overlaid)
+        for title in (line for line in text.splitlines() if "host memory" in line and "transfer" not in line):
+            assert "RECORDED" in title or "from which size" in title
+        assert "RECORDED: Scripted GPU" in text[text.index("Speed-up") :]
+        assert "cross-machine, GPU RECORDED" in text
+        assert "RECORDED: Scripted GPU" in markdown.render(overlaid).decode()
+        rows = list(csv.DictReader(io.StringIO(tidy.render(overlaid).decode())))
+        assert {row["provenance"] for row in rows if row["device"] == "cuda"} == {"recorded"}
+        assert {row["machine"] for row in rows if row["provenance"] == "recorded"} == {"0123456789ab"}
+        again = msgspec.json.decode(report.make(overlaid, {})["json"](), type=record.Run)
+        assert again.options["profile"]["gpu"] == "Scripted GPU"
+        assert {c.provenance for c in again.cells if c.device == "cuda"} == {"recorded"}
+
+    def test_recorded_stands_in_the_picture(self, overlaid):
+        pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+        assert b"RECORDED" in svg.render(overlaid)
+
+    def test_only_recorded_sizes_are_measured_here(self, overlaid, profile):
+        recorded = {cell.problem.m for cell in profile.cells}
+        here = {cell.problem.m for cell in overlaid.cells if cell.provenance == "measured"}
+        assert here <= recorded and min(here) >= 16
+
+    def test_what_the_profile_lacks_is_said(self, profile):
+        asked = checked(Request(op="gemv", sizes=(64,)))
+        with pytest.raises(Stop, match=r"has no gemv float32.*it has gemm float32 in fp32 to 64") as caught:
+            crossover.measure(asked, profile=profile)
+        assert caught.value.code == Exit.NO_VERDICT
+
+    def test_pinned_here_needs_no_cpu_of_its_own(self, profile, scripted_run):
+        asked = checked(Request(sizes=(16,), host_memory=("pinned",)))
+        with pytest.raises(Stop, match="pinned memory"):
+            crossover.measure(asked, profile=profile)
+
+
+class TestProfiles:
+    def test_build_keeps_samples_and_drops_pilots(self, scripted_run):
+        built = profiles.build([scripted_run], "x")
+        kept = [cell for cell in scripted_run.cells if cell.role != "pilot"]
+        assert len(built.cells) == len(kept)
+        assert {cell.provenance for cell in built.cells} == {"recorded"}
+        assert built.cells[0].samples_s == kept[0].samples_s
+        assert built.options["label"] == "x"
+
+    def test_encoding_loses_nothing_but_digits(self, scripted_run):
+        built = profiles.build([scripted_run], "x")
+        again = msgspec.json.decode(profiles.encode(built), type=record.Run)
+        assert again.machine == built.machine and len(again.cells) == len(built.cells)
+        for a, b in zip(again.cells, built.cells, strict=True):
+            assert a.samples_s == pytest.approx(b.samples_s, rel=1e-5)
+            assert msgspec.structs.replace(a, samples_s=()) == msgspec.structs.replace(b, samples_s=())
+
+    def test_unlike_machines_are_refused(self, scripted_run):
+        other = msgspec.structs.replace(
+            scripted_run, machine={**scripted_run.machine, "fingerprint": "f" * 12}
+        )
+        with pytest.raises(ValueError, match=r"not of one machine.*Scripted GPU"):
+            profiles.build([scripted_run, other], "x")
+
+    def test_the_later_run_of_a_group_counts(self, scripted_run):
+        later = msgspec.structs.replace(
+            scripted_run,
+            created="2999-01-01T00:00:00+00:00",
+            cells=scripted_run.cells[:1] + scripted_run.cells[-1:],
+        )
+        built = profiles.build([later, scripted_run], "x")
+        groups = [cell.group for cell in built.cells]
+        assert len(groups) < len([c for c in scripted_run.cells if c.role != "pilot"])
+        assert built.created == later.created
+
+    def test_a_run_without_gpu_makes_no_profile(self, scripted_run):
+        cpu_only = tuple(cell for cell in scripted_run.cells if cell.device == "cpu")
+        with pytest.raises(ValueError, match="no run holds a measured GPU cell"):
+            profiles.build([msgspec.structs.replace(scripted_run, cells=cpu_only)], "x")
+
+    def test_a_run_is_no_profile(self, scripted_run, tmp_path):
+        path = tmp_path / "run.json"
+        path.write_bytes(msgspec.json.encode(scripted_run))
+        with pytest.raises(ValueError, match=r"run\.json is a run of crossover, no profile"):
+            profiles.load(str(path))
+
+    def test_unknown_names_list_the_known(self):
+        with pytest.raises(LookupError, match="no profile 'nosuch': shipped are"):
+            profiles.load("nosuch")
+
+    def test_shipped_profiles_are_profiles_of_gpu_machines(self):
+        for profile in profiles.available():
+            assert profile.experiment == profiles.KIND
+            assert {cell.provenance for cell in profile.cells} == {"recorded"}
+            assert profile.machine["gpus"] and not ABSOLUTE.search(msgspec.json.encode(profile).decode())
+            assert machine.scrub(profile.options["label"]) == profile.options["label"]
