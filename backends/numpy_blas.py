@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable
-from .cpus import check_threads, worth_trying
+from .cpus import allowed_cpus, check_threads, worth_trying
 from .operands import Operands
 
 BLAS_SYMBOLS = ("cblas_sgemm", "cblas_sgemm64_", "scipy_cblas_sgemm", "scipy_cblas_sgemm64_", "dgesv_")
@@ -102,7 +102,10 @@ class NumpyBackend(Backend):
         devices: tuple[int, ...] = (0,),
         threads: int | None = None,
     ) -> Session:
-        """ValueError for a wrong thread count; Unavailable when the BLAS cannot be told how many to use."""
+        """ValueError for a wrong thread count; Unavailable when the BLAS cannot be told how many to use.
+
+        More threads than there can be are capped: `info.threads` says to how many.
+        """
         reason = self.supports(problem)
         if reason:
             raise Unavailable(reason)
@@ -118,13 +121,13 @@ class NumpySession(Session):
     """One prebound NumPy call. `activate` puts its thread count in force, `quiesce` what stood before."""
 
     def __init__(self, problem: Problem, operands: Operands, threads: int | None) -> None:
-        library = _library()
-        current = None if library is None else library.num_threads
-        config = {"passes_over_c": _passes(problem)}
-        super().__init__(
-            problem, operands, SessionInfo(kernel=_kernel_name(), threads=threads or current, config=config)
+        self._threads = None if threads is None else _threads_in_force(threads)
+        info = SessionInfo(
+            kernel=_kernel_name(),
+            threads=self._threads or self.observed_threads(),
+            config={"passes_over_c": _passes(problem)},
         )
-        self._threads = threads
+        super().__init__(problem, operands, info)
         self._before: int | None = None
         nothing = np.empty((0, 0), operands.c.dtype)
         self._empty = functools.partial(np.matmul, nothing, nothing, out=nothing)
@@ -155,6 +158,19 @@ class NumpySession(Session):
 
     def close(self) -> None:
         self.quiesce()
+
+
+def _threads_in_force(asked: int) -> int:
+    """How many threads the BLAS would really use: at most the CPUs allowed, and what it was built for."""
+    library = _library()
+    if library is None:
+        return 1
+    before = library.num_threads
+    library.set_num_threads(min(asked, allowed_cpus()))
+    try:
+        return library.num_threads
+    finally:
+        library.set_num_threads(before)
 
 
 def _kernel_name() -> str:
