@@ -38,7 +38,6 @@ class Candidate:
     pilots: dict[Mode, Entry] = field(default_factory=dict)
     empty_s: float | None = None
     parts_s: dict[str, float] | None = None
-    threads_observed: int | None = None
     closed: bool = False
 
     @property

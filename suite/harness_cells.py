@@ -47,7 +47,7 @@ def cell(
         first_call_s=one.first_call_s,
         empty_s=one.empty_s,
         parts_s=one.parts_s,
-        threads_observed=one.threads_observed if one.device == "cpu" else None,
+        threads_observed=entry.threads_observed if one.device == "cpu" else None,
         gate=one.gate,
         clocks=watch.clocks(one.device),
         config=config,

@@ -129,17 +129,16 @@ def _rounds(bench: Bench, sides: Sides, watch: Watch) -> tuple[str, ...]:
 
 
 def _details(bench: Bench, one: Candidate) -> None:
-    """What is recorded beside the time of a candidate: an empty run, its threads, its parts."""
+    """What is recorded beside the time of a candidate: its parts, an empty run."""
     bench.enter(one.session)
+    try:
+        one.parts_s = one.session.parts()
+    except Exception:  # diagnostics: the measured times stand without them
+        one.parts_s = None
     try:
         empty = Entry(one.session, kind="empty")
         calibrate(bench.clock, empty, bench.settings.block_s)
         one.empty_s = timed(bench.clock, empty, empty.inner) / empty.inner
     except (ClockError, Exception):  # an empty run that takes no time, or none at all
         one.empty_s = None
-    try:
-        one.threads_observed = one.session.observed_threads()
-        one.parts_s = one.session.parts()
-    except Exception:  # diagnostics: the measured times stand without them
-        one.parts_s = None
     bench.leave()

@@ -43,6 +43,7 @@ class Entry:
     inners: list[int] = field(default_factory=list)
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    threads_observed: int | None = None
 
     def calls(self, count: int) -> Callable[[], None]:
         """A function that makes `count` calls in the way that is timed, and waits for all of them."""
@@ -120,11 +121,12 @@ def timed(clock: Clock, entry: Entry, count: int, delay_s: float = 0.0) -> float
 
 
 def take(clock: Clock, entry: Entry, round_: int) -> None:
-    """One sample in round `round_`, kept in the entry."""
+    """One sample in round `round_`, kept in the entry with the threads that were in force."""
     total = timed(clock, entry, entry.inner, entry.delay_s * entry.inner)
     entry.samples_s.append(total / entry.inner)
     entry.rounds.append(round_)
     entry.inners.append(entry.inner)
+    entry.threads_observed = entry.session.observed_threads()
 
 
 def calibrate(clock: Clock, entry: Entry, block_s: float) -> None:

@@ -68,7 +68,13 @@ def _still(x: np.ndarray, confidence: float) -> tuple[float, float, float]:
         half = t_quantile(x.size - 1, (1 + confidence) / 2) * float(x.std(ddof=1)) / math.sqrt(x.size)
         return mid - half, mid, mid + half
     walsh = np.sort(_walsh(x))
-    return float(walsh[rank]), float(np.median(walsh)), float(walsh[-1 - rank])
+    return float(walsh[rank]), _middle(walsh), float(walsh[-1 - rank])
+
+
+def _middle(ascending: Sequence[float] | np.ndarray) -> float:
+    """Median of sorted values (NumPy's own costs 20 times more for so few)."""
+    half = len(ascending) // 2
+    return float(ascending[half] if len(ascending) % 2 else (ascending[half - 1] + ascending[half]) / 2)
 
 
 @functools.lru_cache(maxsize=64)
@@ -90,8 +96,8 @@ def _drift(x: np.ndarray, half_width: float) -> float:
     """
     if x.size < 6:
         return 0.0
-    half = x.size // 2
-    gap = abs(float(np.median(x[-half:])) - float(np.median(x[:half])))
+    values, half = x.tolist(), x.size // 2
+    gap = abs(_middle(sorted(values[-half:])) - _middle(sorted(values[:half])))
     return max(0.0, gap - 2 * half_width) / 2
 
 
@@ -137,12 +143,11 @@ def t_cdf(df: int, t: float) -> float:
 
 def spread(samples_s: Sequence[float]) -> Spread:
     """Median, robust relative scatter (1.4826 MAD) and the number of outliers; nothing is dropped."""
-    x = np.asarray(samples_s, dtype=float)
-    if x.size == 0:
+    if not samples_s:
         return Spread(0, math.nan, math.nan, 0)
-    median = float(np.median(x))
-    distance = np.abs(x - median)
-    sigma = 1.4826 * float(np.median(distance))
+    median = _middle(sorted(samples_s))
+    distances = sorted(abs(sample - median) for sample in samples_s)
+    sigma = 1.4826 * _middle(distances)
     floor = max(sigma, LEAST_SIGMA * abs(median))
-    outliers = int(np.count_nonzero(distance > OUTLIER * floor))
-    return Spread(x.size, median, sigma / median if median else math.nan, outliers)
+    outliers = sum(distance > OUTLIER * floor for distance in distances)
+    return Spread(len(samples_s), median, sigma / median if median else math.nan, outliers)
