@@ -34,10 +34,11 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Cells of every whole group, and the sizes for which the time did not suffice."""
+    """Cells of every whole group, sizes for which the time did not suffice, why the journal ended early."""
 
     cells: tuple[Cell, ...]
     unmeasured: tuple[str, ...] = ()
+    journal_fault: str = ""
 
 
 class Measuring:
@@ -55,7 +56,7 @@ class Measuring:
     ) -> None:
         self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
         self.tell, self.now, self.start = tell, now, now()
-        self.done = 0
+        self.done, self.journal_fault = 0, ""
         self.unmeasured: list[str] = []
         self.expected = request.groups_expected
 
@@ -67,7 +68,7 @@ class Measuring:
     def run(self) -> Outcome:
         """Measure every sweep; KeyboardInterrupt passes through, the journal then holds the whole groups."""
         cells = [cell for sweep in self.request.sweeps for cell in self._sweep(sweep)]
-        return Outcome(tuple(cells), tuple(self.unmeasured))
+        return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault)
 
     def _sweep(self, sweep: Sweep) -> list[Cell]:
         request, cells = self.request, []
@@ -100,9 +101,16 @@ class Measuring:
             clock=self.clock,
             on_event=lambda event: self._tell(sweep, size, event),
         )
-        if self.journal is not None:
-            self.journal.append(key, cells)
+        self._keep(key, cells)
         return cells
+
+    def _keep(self, key: str, cells: Sequence[Cell]) -> None:
+        """Into the journal; a disk that is full costs the journal, never the run."""
+        if self.journal is not None:
+            try:
+                self.journal.append(key, cells)
+            except OSError as error:
+                self.journal, self.journal_fault = None, error.strerror or str(error)
 
     def _settings(self) -> Settings:
         groups_left = self.expected - self.done + 1

@@ -53,6 +53,8 @@ def measure(
     if not asked.sizes:
         return msgspec.structs.replace(header, cells=tuple(recorded))
     outcome = sweep.Measuring(asked, chosen, journal=journal, clock=clock, tell=tell).run()
+    if outcome.journal_fault:
+        click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
     return msgspec.structs.replace(
         header,
@@ -135,7 +137,8 @@ def resumable(journal: Journal, command: str) -> Iterator[None]:
             f"interrupted: {kept} comparison groups are kept; go on with: {again}", Exit.INTERRUPTED
         ) from None
     finally:
-        journal.close()
+        with contextlib.suppress(OSError):  # what is buffered no longer fits on a full disk
+            journal.close()
 
 
 def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]:
