@@ -175,7 +175,7 @@ class _Work:
         if not self._usable(c) or may_overlap_itself(c) or any(np.may_share_memory(c, x) for x in (a, b)):
             c = self._buffered_out()
         if self.op == "gemv":
-            a, trans_a = self._matrix(a)
+            a, trans_a = self._matrix(a, "trans_a")
             self._part(c.size, b.size, 1, Operands(a, self._array(b), c), trans_a)
             return
         c = _with_matrix_axes(c, a.ndim, b.ndim)
@@ -183,7 +183,7 @@ class _Work:
         if c.ndim > 2:
             self._stack(a, b, c)
             return
-        (a, trans_a), (b, trans_b) = self._matrix(a), self._matrix(b)
+        (a, trans_a), (b, trans_b) = self._matrix(a, "trans_a"), self._matrix(b, "trans_b")
         m, n = c.shape
         self._part(m, n, a.shape[0 if trans_a else 1], Operands(a, b, c), trans_a, trans_b)
 
@@ -191,7 +191,7 @@ class _Work:
         """Stacks: one tall product where B is a single matrix, else one part per matrix."""
         lead, (m, n), k = c.shape[:-2], c.shape[-2:], a.shape[-1]
         if b.ndim == 2 and a.flags.c_contiguous and c.flags.c_contiguous:
-            a, (b, trans_b) = self._array(a), self._matrix(b)
+            a, (b, trans_b) = self._array(a), self._matrix(b, "trans_b")
             tall = Operands(a.reshape(c.size // n, k), b, c.reshape(c.size // n, n))
             self._part(c.size // n, n, k, tall, False, trans_b)
             return
@@ -215,11 +215,16 @@ class _Work:
     def _array(self, array: np.ndarray) -> np.ndarray:
         return array if self._usable(array) else self._copied(array)
 
-    def _matrix(self, array: np.ndarray) -> tuple[np.ndarray, bool]:
-        """(matrix as the backend takes it, is it the transpose of what was given?)."""
-        if not self._usable(array) and self._usable(array.T):
+    def _matrix(self, array: np.ndarray, flag: str) -> tuple[np.ndarray, bool]:
+        """(matrix as the backend takes it, is it the transpose of what was given?). flag: trans_a or trans_b."""
+        if not self._usable(array) and self._usable(array.T) and self._transposes(flag):
             return array.T, True
         return self._array(array), False
+
+    def _transposes(self, flag: str) -> bool:
+        """Does the backend take that operand transposed? One that does not is given a copy."""
+        asked = Problem(op=self.op, dtype=self.dtype.name, **{flag: True})  # type: ignore[arg-type]
+        return self.backend.supports(asked) is None
 
     def _copied(self, array: np.ndarray) -> np.ndarray:
         """A contiguous stand-in of the result's dtype, filled from `array` before each computation."""

@@ -48,6 +48,7 @@ def usable(backend: Backend) -> Backend:
 def example(usable: Backend) -> Problem:
     """A problem of middling size that the backend takes, the first of gemm, gemv, vector_add, copy."""
     ops = [{"op": "gemm", "m": 96, "n": 80, "k": 72}, {"op": "gemv", "m": 96, "n": 80}]
+    ops += [{**ops[-1], "trans_a": True}]
     ops += [{"op": op, "n": 1000} for op in ("vector_add", "copy")]
     storage = [(dtype, math.name) for math in MATHS.values() for dtype in math.storage if dtype != "bfloat16"]
     every = [Problem(**op, dtype=d, math=m) for op in ops for d, m in storage]  # type: ignore[arg-type]
