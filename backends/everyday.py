@@ -216,7 +216,7 @@ class _Work:
         return array if self._usable(array) else self._copied(array)
 
     def _matrix(self, array: np.ndarray, flag: str) -> tuple[np.ndarray, bool]:
-        """(matrix as the backend takes it, is it the transpose of what was given?). flag: trans_a or trans_b."""
+        """(matrix as the backend takes it, is it the transpose of what was given?); `flag` as in Problem."""
         if not self._usable(array) and self._usable(array.T) and self._transposes(flag):
             return array.T, True
         return self._array(array), False
