@@ -88,7 +88,7 @@ def entry(
 
 
 def timed(session: Session) -> dict[str, Any]:
-    """Warm up for WARM_S seconds, then up to SAMPLES single runs; the device's own split where it can be had."""
+    """Warm up for WARM_S seconds, then single runs; the device's own split where it can be had."""
     end = time.perf_counter() + WARM_S
     while time.perf_counter() < end:
         session.enqueue("resident")
