@@ -47,12 +47,11 @@ def measure(
     """
     recorded: list[Cell] = []
     about: dict[str, Any] = {}
+    local = asked
     if profile is not None:
-        asked, recorded, about = overlay(asked, profile)
+        local, recorded, about = overlay(asked, profile)
     header = header_of(asked, command, about)
-    if not asked.sizes:
-        return msgspec.structs.replace(header, cells=tuple(recorded))
-    outcome = sweep.Measuring(asked, chosen, journal=journal, clock=clock, tell=tell).run()
+    outcome = sweep.Measuring(local, chosen, journal=journal, clock=clock, tell=tell).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
@@ -145,12 +144,13 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     """What --dry-run prints: sweeps, sizes, modes, who takes part, about how long."""
     first = request.candidates(asked.problem(asked.sweeps[0], asked.sizes[0]), chosen)
     sides = {device: [b.name for b in first if b.device == device] for device in ("cpu", "cuda")}
+    no_gpu = "none that is verified computes this; name one by --backend"
     modes = ", ".join(f"{t} x{r}" if t == "once" else t for t, r in asked.modes)
     lines = [
         f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then by bisection",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
         f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
-        f"GPU candidates: {', '.join(sides['cuda']) or f'none ({gpu}): RECORDED figures'}",
+        f"GPU candidates: {', '.join(sides['cuda']) or f'none: {gpu or no_gpu}'}",
         f"about {asked.groups_expected} comparison groups, at most {len(asked.sweeps) * asked.grid.limit}",
     ]
     share = max(sweep.LEAST_GROUP_S, asked.time_budget_s / asked.groups_expected)
@@ -270,8 +270,8 @@ def finish(
     """Show the run, then export it; the journal goes when all exports are written."""
     lines = comparison.show(run, out, quiet=quiet)
     missing = unanswered(asked, lines)
-    for row in missing:
-        out.print(Text(f"NO VERDICT: {row}"), style="bold")
-    export.write_all(targets, report.make(run, targets))
+    if missing:
+        out.print(Text(f"NO VERDICT for {'; '.join(missing)}"), style="bold")
+    export.write_all(targets, report.make(run, targets, points=not quiet))
     journal.unlink(missing_ok=True)
     return Exit.NO_VERDICT if missing else Exit.OK

@@ -16,13 +16,13 @@ from ..record import Run
 from ..render import comparison, markdown, svg, terminal, tidy
 
 
-def make(run: Run, targets: dict[str, str | None]) -> dict[str, Any]:
-    """For each kind of export the function that makes its bytes."""
+def make(run: Run, targets: dict[str, str | None], points: bool = True) -> dict[str, Any]:
+    """For each kind of export the function that makes its bytes; points: see `markdown.render`."""
     kind = "png" if (targets.get("svg") or "").lower().endswith(".png") else "svg"
     return {
         "json": lambda: msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n",
         "csv": lambda: tidy.render(run),
-        "markdown": lambda: markdown.render(run),
+        "markdown": lambda: markdown.render(run, points),
         "svg": lambda: svg.render(run, kind),
     }
 
@@ -39,6 +39,7 @@ def console_for(targets: dict[str, str | None]) -> Any:
 Examples:
   gemm-crossover report run.json
   gemm-crossover report run.json --export-markdown table.md
+  gemm-crossover report run.json -q --export-markdown verdicts.md
   gemm-crossover report run.json --export-csv - > cells.csv
 """
 )
@@ -55,5 +56,5 @@ def command(run_file: Path, quiet: bool, **paths: str | None) -> Exit:
     except RecordError as error:
         raise Stop(str(error), Exit.USAGE) from None
     comparison.show(run, console_for(targets), quiet=quiet)
-    export.write_all(targets, make(run, targets))
+    export.write_all(targets, make(run, targets, points=not quiet))
     return Exit.OK

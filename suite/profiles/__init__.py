@@ -76,11 +76,15 @@ def build(runs: Sequence[Run], label: str) -> Run:
     return msgspec.structs.replace(
         ordered[-1],
         experiment=KIND,
-        options={"label": label, "commands": [run.command for run in ordered]},
+        options={"label": label, "commands": [run.command for run in ordered], "shapes": _shapes(ordered)},
         command="profiles build",
         complete=all(run.complete for run in ordered),
         cells=tuple(cell for cells in groups.values() for cell in cells),
     )
+
+
+def _shapes(runs: Sequence[Run]) -> list[str]:
+    return list(dict.fromkeys(run.options.get("shape", "square") for run in runs))
 
 
 def _check_one_machine(runs: Sequence[Run]) -> None:

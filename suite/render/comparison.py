@@ -21,7 +21,7 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
     recorded = tables.provenance(run)
     if not quiet:
         out.print(Text(machine_line(run)))
-        for line in lines if any(x.crossover.points for x in lines) else lines[:1]:
+        for line in summary.worth_points(lines):
             _points(out, line)
         plot.show(out, lines, recorded)
     if recorded:

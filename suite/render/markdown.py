@@ -7,11 +7,11 @@ from . import summary, tables
 from .tables import Shown
 
 
-def render(run: Run) -> bytes:
-    """Machine, verdicts and, for each line, its points."""
+def render(run: Run, points: bool = True) -> bytes:
+    """Machine, verdicts and, unless `points` is off, the points of every line."""
     lines = summary.lines(run)
     parts = [_machine(run), table(tables.verdicts(run, lines))]
-    for line in lines:
+    for line in summary.worth_points(lines) if points else ():
         parts.append(table(tables.points(line)))
         parts += [f"- {text}\n" for text in tables.candidates(line)]
     return "\n".join(parts).encode()

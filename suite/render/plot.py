@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..stats import interval
 from .figures import significant, time
-from .summary import Line
+from .summary import Line, worth_points
 from .terminal import utf8
 
 HEIGHT = 18
@@ -70,7 +70,7 @@ def show(out: Console, lines: Sequence[Line], recorded: str = "") -> None:
     curves = speedups(lines)
     title = "Speed-up by the GPU over size: above the line at 1 the GPU is faster"
     if not curves:
-        curves, title = cpu_times(lines[:1]), "CPU time over size (no GPU figures)"
+        curves, title = cpu_times(worth_points(lines)), "CPU time over size (no GPU figures)"
     if not curves or out.width < NARROWEST:
         return
     text = draw(curves, min(out.width, 110), level=1.0 if title.startswith("Speed") else None)

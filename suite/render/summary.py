@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -118,6 +118,18 @@ def _explained(line: Line, gpu_reason: str) -> Line:
     if line.why == NO_GPU_TIME and gpu_reason:
         return msgspec.structs.replace(line, why=f"{NO_GPU_TIME}: {gpu_reason}")
     return line
+
+
+def worth_points(lines: Sequence[Line]) -> list[Line]:
+    """Lines with points to show: without GPU times all modes of one arithmetic have the same CPU times."""
+    with_gpu = [line for line in lines if line.crossover.points]
+    if with_gpu:
+        return with_gpu
+    first: dict[tuple[str, ...], Line] = {}
+    for line in lines:
+        q = line.question
+        first.setdefault((q.op, q.shape, q.dtype, q.math, q.host_memory), line)
+    return list(first.values())
 
 
 def questions(run: Run) -> list[Question]:

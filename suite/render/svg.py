@@ -32,7 +32,7 @@ def render(run: Run, kind: str = "svg") -> bytes:
         axes.axhline(1.0, color="black", linewidth=0.8)
         axes.set_ylabel("speed-up t_cpu / t_gpu")
     else:
-        for curve in plot.cpu_times(lines[:1]):
+        for curve in plot.cpu_times(summary.worth_points(lines)):
             axes.plot(curve.sizes, curve.values, marker="o", label=curve.name)
         axes.set_ylabel("CPU time in s")
     axes.set(

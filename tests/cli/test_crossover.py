@@ -216,6 +216,20 @@ def test_markdown_tables_are_whole(scripted_run):
         assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
+def test_markdown_without_points_is_the_verdict_table(scripted_run):
+    text = markdown.render(scripted_run, points=False).decode()
+    assert text.count("### ") == 1 and "| resident | 23 | 23 |" in text
+
+
+def test_without_gpu_times_the_cpu_is_shown_once(scripted_run):
+    cells = tuple(cell for cell in scripted_run.cells if cell.device == "cpu")
+    run = msgspec.structs.replace(scripted_run, cells=cells)
+    lines = summary.lines(run)
+    assert len(lines) == 3 and len(summary.worth_points(lines)) == 1
+    text = shown(run)
+    assert "no verdict" in text and "CPU time over size" in text and "unavailable" in text
+
+
 def test_svg_and_png(scripted_run):
     pytest.importorskip("matplotlib", reason="the extra plot is not installed")
     assert b"<svg" in svg.render(scripted_run)
@@ -298,10 +312,18 @@ class TestRecorded:
             crossover.measure(asked, profile=profile)
         assert caught.value.code == Exit.NO_VERDICT
 
-    def test_pinned_here_needs_no_cpu_of_its_own(self, profile, scripted_run):
+    def test_pinned_memory_the_profile_lacks_is_said(self, profile):
         asked = checked(Request(sizes=(16,), host_memory=("pinned",)))
         with pytest.raises(Stop, match="pinned memory"):
             crossover.measure(asked, profile=profile)
+
+    def test_pinned_is_answered_by_the_recorded_machine_alone(self, profile):
+        cells = tuple(msgspec.structs.replace(cell, host_memory="pinned") for cell in profile.cells)
+        pinned = msgspec.structs.replace(profile, cells=cells)
+        asked = checked(Request(sizes=(8, 64), host_memory=("pinned",), transfers=("resident",)))
+        lines = summary.lines(crossover.measure(asked, profile=pinned))
+        assert [(line.comparison, line.decided) for line in lines] == [("recorded", True)]
+        assert crossover.unanswered(asked, lines) == []
 
 
 class TestProfiles:
