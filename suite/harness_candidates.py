@@ -7,6 +7,7 @@ stands for its side, and is timed again on fresh rounds.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from .clock import ClockError
 from .harness_sample import Entry, screen, timed
 from .harness_settings import CPU_MODE, Bench, Mode, reason_of
 from .record import GateResult
+
+HOPELESS = 3.0
+"""Times the best of its side at which a slow candidate is not tried in further modes."""
 
 NEAR_TIE = 1.02
 """Pilot times this close are no reason for another backend in each mode, or for more threads."""
@@ -145,9 +149,22 @@ def _screen(bench: Bench, one: Candidate) -> None:
     timing = bench.settings.timing
     one.first_call_s = timed(bench.clock, Entry(one.session, *one.modes[0], timing=timing), 1)
     for mode in one.modes:
+        if _hopeless(bench, one):
+            one.rough_s[mode] = math.inf
+            continue
         entry = Entry(one.session, *mode, timing=timing)
-        one.rough_s[mode] = screen(bench.clock, entry, bench.settings.wake_s / 2)
+        one.rough_s[mode] = rough = screen(bench.clock, entry, bench.settings.wake_s / 2)
+        best = bench.best_rough_s.get((one.device, mode), math.inf)
+        bench.best_rough_s[one.device, mode] = min(best, rough)
     bench.leave()
+
+
+def _hopeless(bench: Bench, one: Candidate) -> bool:
+    """So much slower than another, and so slow, in a mode tried before, that the rest is not worth the time."""
+    return any(
+        rough > max(HOPELESS * bench.best_rough_s[one.device, mode], bench.settings.wake_s / 2)
+        for mode, rough in one.rough_s.items()
+    )
 
 
 def gate_contenders(bench: Bench, candidates: Sequence[Candidate]) -> list[Skip]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,8 +48,9 @@ class Sides:
 
 def entry_of(bench: Bench, one: Candidate, mode: Mode, role: Role = "candidate") -> Entry:
     """A fresh entry that knows the rough time of its calls."""
-    timing = bench.settings.timing
-    return Entry(one.session, *mode, role=role, timing=timing, estimate_s=one.rough_s[mode])
+    rough = one.rough_s[mode]
+    timing, estimate_s = bench.settings.timing, rough if math.isfinite(rough) else 0.0
+    return Entry(one.session, *mode, role=role, timing=timing, estimate_s=estimate_s)
 
 
 def compare(bench: Bench, alive: Sequence[Candidate], watch: Watch) -> list[Cell]:

@@ -90,6 +90,7 @@ class Bench:
     on_event: Callable[[Event], None] | None = None
     spent_s: float = 0.0
     active: list[Session] = field(default_factory=list)
+    best_rough_s: dict[tuple[str, Mode], float] = field(default_factory=dict)
 
     def tell(self, kind: str, text: str = "", done: int = 0, total: int = 0) -> None:
         """Report progress to whoever listens."""

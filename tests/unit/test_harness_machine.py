@@ -1,4 +1,4 @@
-"""What the harness reads of the machine: free memory and clock rates, here from files and a made-up library."""
+"""What the harness reads of the machine, free memory and clock rates: here from files made up."""
 
 import pytest
 

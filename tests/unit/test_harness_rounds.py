@@ -11,7 +11,7 @@ from suite.analysis.crossover import points
 from suite.clock import FakeClock
 from suite.harness import Event, Settings, measure_group
 from suite.harness_rounds import looks
-from suite.record import group_key
+from suite.record import GateResult, group_key
 
 MODES = (("resident", 1), ("once", 10), ("always", 1))
 P = Problem(m=4, n=4, k=4)
@@ -194,6 +194,30 @@ def test_the_best_gpu_backend_is_chosen_in_each_mode():
     cells = trace.run(backends=[trace.cpu, kernel, copies])
     chosen = {c.transfer: c.backend for c in cells if c.device == "cuda" and c.role == "candidate"}
     assert chosen == {"resident": "kernel", "once": "copies", "always": "copies"}
+
+
+def test_a_hopelessly_slow_candidate_is_not_tried_in_every_mode():
+    trace = Trace(cpu_s=0.5, gpu_s=0.01)
+    naive = trace.backend("naive", "cuda", 0.4)
+    cells = trace.run(backends=[trace.cpu, trace.gpu, naive])
+    assert [transfer for name, transfer, _ in trace.log if name == "naive"] == ["resident", "resident"]
+    assert {c.backend for c in cells if c.device == "cuda" and c.role == "candidate"} == {"gpu"}
+
+
+def test_the_slow_one_stands_when_the_fast_one_was_wrong():
+    trace = Trace(cpu_s=0.5, gpu_s=0.01)
+    naive = trace.backend("naive", "cuda", 0.4)
+
+    def gate(session):
+        return GateResult(ok=session.backend.name != "gpu", failed="exact", detail="wrong")
+
+    cells = measure_group(
+        P, "pageable", MODES, backends=[trace.cpu, trace.gpu, naive], clock=trace.clock, clocks=None,
+        memory_bytes=1 << 40, gate=gate,
+    )  # fmt: skip
+    timed = {c.backend for c in cells if c.device == "cuda" and c.samples_s}
+    assert timed == {"naive"}
+    assert of(cells, "naive", transfer="once").samples_s[0] == pytest.approx(4.0)
 
 
 def test_a_near_tie_keeps_to_one_backend():
