@@ -160,7 +160,7 @@ def _screen(bench: Bench, one: Candidate) -> None:
 
 
 def _hopeless(bench: Bench, one: Candidate) -> bool:
-    """So much slower than another, and so slow, in a mode tried before, that the rest is not worth the time."""
+    """So slow, and so much slower than another in a mode tried before, that the rest is not worth it."""
     return any(
         rough > max(HOPELESS * bench.best_rough_s[one.device, mode], bench.settings.wake_s / 2)
         for mode, rough in one.rough_s.items()
