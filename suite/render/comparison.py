@@ -21,13 +21,19 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
     recorded = tables.provenance(run)
     if not quiet:
         out.print(Text(machine_line(run)))
-        for line in summary.worth_points(lines):
+        for line in pointed(lines):
             _points(out, line)
         plot.show(out, lines, recorded)
     if recorded:
         out.print(Text(recorded, style="bold"))
     _verdicts(out, run, lines)
     return lines
+
+
+def pointed(lines: Sequence[Line]) -> list[Line]:
+    """Lines whose points are listed: of a recorded machine only where nothing else was asked for."""
+    worth = summary.worth_points(lines)
+    return [line for line in worth if line.comparison != "recorded"] or worth
 
 
 def _points(out: Console, line: Line) -> None:
@@ -38,7 +44,10 @@ def _points(out: Console, line: Line) -> None:
 
 
 def fitted(shown: tables.Shown, width: int) -> tables.Shown:
-    """The table, its spare columns left out one by one until it fits; the title says how many."""
+    """The table, its spare columns left out one by one until it fits; the title names them.
+
+    Where even that does not fit, the table is whole: it will be shown line by line.
+    """
     left_out: set[str] = set()
     fit = shown
     for name in shown.spare:
@@ -48,12 +57,14 @@ def fitted(shown: tables.Shown, width: int) -> tables.Shown:
         fit = shown.without(left_out)
     if not left_out:
         return shown
+    if needed(fit.columns, fit.rows) > width:
+        return shown
     title = f"{shown.title} (too narrow for: {', '.join(sorted(left_out))})"
     return msgspec.structs.replace(fit, title=title)
 
 
 def _verdicts(out: Console, run: Run, lines: Sequence[Line]) -> None:
-    shown = tables.verdicts(run, lines)
+    shown = fitted(tables.verdicts(run, lines), out.width)
     show_table(out, shown.title, shown.columns, shown.rows, "\n".join(f"* {note}" for note in shown.notes))
 
 

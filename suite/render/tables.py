@@ -78,7 +78,7 @@ def _figures(line: Line) -> str:
     return {
         "measured": "",
         "recorded": "RECORDED",
-        "cross-machine": "cross-machine, GPU RECORDED",
+        "cross-machine": "cross-machine, RECORDED",
     }[line.comparison]
 
 
@@ -143,7 +143,7 @@ def _notes(run: Run, lines: Sequence[Line]) -> Iterable[str]:
     yield f"Timed: {conditions(run)}."
     yield (
         f"A win: the whole {CONFIDENCE:.0%} interval of t_cpu/t_gpu lies above 1, and the ratio is one that "
-        "the controls tell from 1 (told apart: the smallest such)."
+        "the controls can tell from 1."
     )
     if not run.complete:
         left = "; ".join(run.options.get("unmeasured", ())) or "some sizes"
@@ -167,6 +167,8 @@ def _line_notes(line: Line) -> Iterable[str]:
     found = line.crossover
     if line.why:
         yield f"no verdict: {line.why}"
+    if found.points and found.resolution < float("inf"):
+        yield f"the smallest ratio told apart is {found.resolution:.3f}"
     if found.isolated_losses:
         yield f"isolated losses at {', '.join(map(str, found.isolated_losses))}"
     if found.undecided:

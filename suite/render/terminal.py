@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TTY = 140
+GAP = 2
+"""Blank columns between two columns of a table."""
 
 
 def console(stderr: bool = False, width: int | None = None) -> Console:
@@ -58,12 +60,12 @@ def needed(columns: Sequence[str], rows: Sequence[Sequence[str]], wraps: bool = 
     widths = [max(column) for column in zip(*cells, strict=True)]
     if wraps:
         widths[-1] = min(widths[-1], 40)
-    return sum(widths) + 2 * len(columns)
+    return sum(widths) + GAP * (len(columns) - 1)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], wraps: bool, ascii_only: bool) -> Table:
     style = box.ASCII2 if ascii_only else box.SIMPLE_HEAD
-    table = Table(box=style, show_edge=False, pad_edge=False, padding=(0, 1))
+    table = Table(box=style, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_is_numeric(row[index]) for row in rows)
         may_wrap = wraps and index == len(columns) - 1
