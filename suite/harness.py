@@ -13,7 +13,7 @@ from random import Random
 
 from backends import registry
 from backends.base import Backend, HostMemory, Problem
-from backends.operands import allocate, fill_random
+from backends.operands import Operands, allocate, fill_random
 
 from . import clocks as clock_rates
 from .clock import Clock, PerfClock
@@ -58,14 +58,7 @@ def measure_group(
     modes = tuple(dict.fromkeys(modes))
     group = group_key(problem, host_memory)
     backends = registry.usable(problem) if backends is None else list(backends)
-    free = available_bytes() if memory_bytes is None else memory_bytes
-    reason = too_large(problem, settings.gate, free)
-    operands = None
-    if not reason:
-        try:
-            operands = allocate(problem, host_memory)
-        except Exception as error:
-            reason = reason_of(error)
+    operands, reason = _operands(problem, host_memory, settings, memory_bytes)
     if operands is None:
         return nothing(problem, host_memory, group, modes, settings, backends, reason)
     rng = Random(f"{settings.seed}/{group}")
@@ -73,6 +66,20 @@ def measure_group(
     bench.gate = (gate or _default_gate(settings.seed)) if settings.gate else None
     bench.on_event = on_event
     return _measure(bench, backends, clocks)
+
+
+def _operands(
+    problem: Problem, host_memory: HostMemory, settings: Settings, memory_bytes: int | None
+) -> tuple[Operands | None, str]:
+    """The host arrays, or the reason why there are none."""
+    free = available_bytes() if memory_bytes is None else memory_bytes
+    reason = too_large(problem, settings.gate, free)
+    if reason:
+        return None, reason
+    try:
+        return allocate(problem, host_memory), ""
+    except Exception as error:
+        return None, reason_of(error)
 
 
 def _default_gate(seed: int) -> Gate:
