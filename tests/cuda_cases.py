@@ -42,7 +42,12 @@ def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
     h, (tm, tn, tk) = kernel.header, kernel.variant.tile
     if h.op == "gemm":
         around = [(tm + i, tn + j, tk + i * j) for i, j in itertools.product((-1, 0, 1), repeat=2)]
-        return [(1, 1, 1), (tm, tn, 0), (2 * tm + 1, tn + 1, 2 * tk + 1), *(tuple(map(abs, s)) for s in around)]
+        return [
+            (1, 1, 1),
+            (tm, tn, 0),
+            (2 * tm + 1, tn + 1, 2 * tk + 1),
+            *(tuple(map(abs, s)) for s in around),
+        ]
     if h.op == "gemv":
         lengths = (0, 1, 31, 33, 255, 257, 1031)
         return [(m, n, 1) for m in (1, tm - 1, tm, tm + 1, 3 * tm + 2) for n in lengths]

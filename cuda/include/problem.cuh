@@ -40,38 +40,22 @@ struct Problem {
   double alpha, beta;
 };
 
-__device__ __forceinline__ double to_acc(double x) {
-  return x;
-}
-__device__ __forceinline__ float to_acc(float x) {
-  return x;
-}
-__device__ __forceinline__ void from_acc(double x, double &out) {
-  out = x;
-}
-__device__ __forceinline__ void from_acc(float x, float &out) {
-  out = x;
-}
+__device__ __forceinline__ double to_acc(double x) { return x; }
+__device__ __forceinline__ float to_acc(float x) { return x; }
+__device__ __forceinline__ void from_acc(double x, double &out) { out = x; }
+__device__ __forceinline__ void from_acc(float x, float &out) { out = x; }
 #if defined(STORAGE_float16)
-__device__ __forceinline__ float to_acc(__half x) {
-  return __half2float(x);
-}
-__device__ __forceinline__ void from_acc(float x, __half &out) {
-  out = __float2half_rn(x);
-}
+__device__ __forceinline__ float to_acc(__half x) { return __half2float(x); }
+__device__ __forceinline__ void from_acc(float x, __half &out) { out = __float2half_rn(x); }
 #elif defined(STORAGE_bfloat16)
-__device__ __forceinline__ float to_acc(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
+__device__ __forceinline__ float to_acc(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ __forceinline__ void from_acc(float x, __nv_bfloat16 &out) {
   out = __float2bfloat16_rn(x);
 }
 #endif
 
 // Reads an entry of A or B. They never change during a kernel, so the read-only path may serve them.
-__device__ __forceinline__ Acc load(const T *entry) {
-  return to_acc(__ldg(entry));
-}
+__device__ __forceinline__ Acc load(const T *entry) { return to_acc(__ldg(entry)); }
 
 // Epilogue of one entry of C: the only place that knows what beta = 0 means.
 __device__ __forceinline__ void store_result(const Problem &p, T *c, Acc sum) {

@@ -8,28 +8,14 @@ enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
 static void *handle_stream;
 static int math_mode, last_compute, handles;
 
-int fake_math_mode(void) {
-  return math_mode;
-}
-int fake_compute(void) {
-  return last_compute;
-}
-int fake_handles(void) {
-  return handles;
-}
+int fake_math_mode(void) { return math_mode; }
+int fake_compute(void) { return last_compute; }
+int fake_handles(void) { return handles; }
 
-int cublasCreate_v2(void **h) {
-  return ++handles, *h = (void *)0xb1a5, 0;
-}
-int cublasGetVersion_v2(void *h, int *v) {
-  return *v = 130100, h != (void *)0xb1a5;
-}
-int cublasSetStream_v2(void *h, void *s) {
-  return handle_stream = s, h != (void *)0xb1a5;
-}
-int cublasSetMathMode(void *h, int mode) {
-  return math_mode = mode, h != (void *)0xb1a5;
-}
+int cublasCreate_v2(void **h) { return ++handles, *h = (void *)0xb1a5, 0; }
+int cublasGetVersion_v2(void *h, int *v) { return *v = 130100, h != (void *)0xb1a5; }
+int cublasSetStream_v2(void *h, void *s) { return handle_stream = s, h != (void *)0xb1a5; }
+int cublasSetMathMode(void *h, int mode) { return math_mode = mode, h != (void *)0xb1a5; }
 
 static double get(const void *p, int type, int64_t i) {
   if (type == R_64F) return ((const double *)p)[i];

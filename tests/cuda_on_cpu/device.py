@@ -29,7 +29,9 @@ HERE = Path(__file__).parent
 
 def missing() -> str:
     """Why it cannot be used here, or ""."""
-    return "" if shutil.which("g++") and shutil.which("gcc") else "no gcc and g++ to compile kernels for the CPU"
+    return (
+        "" if shutil.which("g++") and shutil.which("gcc") else "no gcc and g++ to compile kernels for the CPU"
+    )
 
 
 @functools.cache

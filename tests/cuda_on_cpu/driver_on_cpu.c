@@ -65,15 +65,9 @@ int cuGetErrorName(int code, const char **text) {
 int cuGetErrorString(int code, const char **text) {
   return *text = code == MEMORY ? "out of memory" : "error", OK;
 }
-int cuDeviceGetCount(int *n) {
-  return *n = 1, OK;
-}
-int cuDeviceGet(int *d, int ordinal) {
-  return *d = ordinal, ordinal ? 101 : OK;
-}
-int cuDeviceGetName(char *name, int size, int d) {
-  return snprintf(name, size, "CPU%d", d), OK;
-}
+int cuDeviceGetCount(int *n) { return *n = 1, OK; }
+int cuDeviceGet(int *d, int ordinal) { return *d = ordinal, ordinal ? 101 : OK; }
+int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "CPU%d", d), OK; }
 int cuDeviceGetAttribute(int *v, int attribute, int d) {
   const char *text = getenv("FAKE_COMPUTE");
   const int compute = text ? atoi(text) : 90;
@@ -83,15 +77,9 @@ int cuDeviceGetAttribute(int *v, int attribute, int d) {
                          : 1 << 20;
   return d ? 101 : OK;
 }
-int cuDeviceTotalMem_v2(size_t *size, int d) {
-  return *size = capacity(), d ? 101 : OK;
-}
-int cuDevicePrimaryCtxRetain(void **c, int d) {
-  return *c = &functions, d ? 101 : OK;
-}
-int cuCtxSetCurrent(void *c) {
-  return context = c, c == (void *)&functions ? OK : BAD_CONTEXT;
-}
+int cuDeviceTotalMem_v2(size_t *size, int d) { return *size = capacity(), d ? 101 : OK; }
+int cuDevicePrimaryCtxRetain(void **c, int d) { return *c = &functions, d ? 101 : OK; }
+int cuCtxSetCurrent(void *c) { return context = c, c == (void *)&functions ? OK : BAD_CONTEXT; }
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
   *total = capacity(), *free_bytes = *total - used;
   return context ? OK : BAD_CONTEXT;
@@ -133,9 +121,7 @@ static int inside(uint64_t address, size_t size) {
       return 1;
   return 0;
 }
-static int stream_ok(void *stream) {
-  return context && (uintptr_t)stream == 0x5eed;
-}
+static int stream_ok(void *stream) { return context && (uintptr_t)stream == 0x5eed; }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t size, void *stream) {
   if (!stream_ok(stream)) return BAD_HANDLE;
   if (!inside(to, size)) return INVALID;
@@ -154,24 +140,16 @@ int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, void *stream)
 int cuStreamCreate(void **stream, unsigned flags) {
   return ++stream_count, *stream = (void *)0x5eed, flags == 1 && context ? OK : INVALID;
 }
-int cuStreamDestroy_v2(void *stream) {
-  return --stream_count, stream_ok(stream) ? OK : BAD_HANDLE;
-}
-int cuStreamSynchronize(void *stream) {
-  return stream_ok(stream) ? OK : BAD_HANDLE;
-}
+int cuStreamDestroy_v2(void *stream) { return --stream_count, stream_ok(stream) ? OK : BAD_HANDLE; }
+int cuStreamSynchronize(void *stream) { return stream_ok(stream) ? OK : BAD_HANDLE; }
 int cuEventCreate(void **event, unsigned flags) {
   return ++event_count, *event = calloc(1, sizeof(struct timespec)), flags ? INVALID : OK;
 }
-int cuEventDestroy_v2(void *event) {
-  return --event_count, free(event), OK;
-}
+int cuEventDestroy_v2(void *event) { return --event_count, free(event), OK; }
 int cuEventRecord(void *event, void *stream) {
   return clock_gettime(CLOCK_MONOTONIC, event), stream_ok(stream) ? OK : BAD_HANDLE;
 }
-int cuEventSynchronize(void *event) {
-  return event ? OK : BAD_HANDLE;
-}
+int cuEventSynchronize(void *event) { return event ? OK : BAD_HANDLE; }
 int cuEventElapsedTime(float *ms, const struct timespec *a, const struct timespec *b) {
   *ms = (b->tv_sec - a->tv_sec) * 1e3f + (b->tv_nsec - a->tv_nsec) * 1e-6f;
   return OK;
@@ -189,7 +167,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   return OK;
 }
 int cuFuncGetAttribute(int *v, int attribute, void *function) {
-  return *v = attribute, function ? OK : BAD_HANDLE;
+  return *v = attribute == 4 ? 32 : 0, function ? OK : BAD_HANDLE;
 }
 int cuFuncSetAttribute(void *function, int attribute, int value) {
   return function && attribute == 8 && value ? OK : INVALID;

@@ -67,9 +67,7 @@ inline bool release(Wait kind, unsigned first, unsigned last) {
   return true;
 }
 
-template <class Body> void entry(void *body) {
-  (*static_cast<Body *>(body))();
-}
+template <class Body> void entry(void *body) { (*static_cast<Body *>(body))(); }
 
 inline unsigned pick(unsigned step, unsigned count, const std::vector<unsigned> &shuffled) {
   const char *order = getenv("KERNEL_ORDER");
@@ -132,9 +130,7 @@ template <class Body> int run_block(unsigned threads, Body body) {
 #define blockIdx  kernel_cpu::block_index
 #define blockDim  kernel_cpu::block_size
 
-template <class V> inline V __ldg(const V *p) {
-  return *p;
-}
+template <class V> inline V __ldg(const V *p) { return *p; }
 
 /* Both halves of a shuffle are barriers of the warp: write, wait, read, wait. */
 template <class V> V shuffle_down(V value, unsigned delta, int line) {

@@ -144,5 +144,3 @@ def test_kernels_say_what_they_do_not_compute():
     rows = next(b for b in load() if b.name == "cuda:20_gemv_warp_row")
     assert "transposes n, not t" in rows.supports(Problem(op="gemv", m=3, n=3, trans_a=True))
     assert "blocks" in naive.supports(Problem(m=2**33, n=2**33, k=1))
-
-

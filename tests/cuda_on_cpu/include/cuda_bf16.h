@@ -11,9 +11,7 @@ struct __nv_bfloat16 {
     return f;
   }
 };
-inline float __bfloat162float(__nv_bfloat16 x) {
-  return float(x);
-}
+inline float __bfloat162float(__nv_bfloat16 x) { return float(x); }
 inline __nv_bfloat16 __float2bfloat16_rn(float x) {
   uint32_t u;
   memcpy(&u, &x, 4);

@@ -1,0 +1,245 @@
+"""Kernels and cuBLAS on a real GPU: exact results in every layout, large grids, large indices, sessions.
+
+Test names carry the backend's name: `python -m suite verify` reads from them which kernel passed what.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
+from backends._cuda_session import Buffers
+from backends.cublas import COMPUTE
+from backends.operands import numpy_dtype
+from tests import cuda_cases as cases
+
+pytestmark = pytest.mark.gpu
+
+PRIMES = (2, 3, 7, 13, 31, 61, 127)
+KINDS = [(k, dtype) for k in cases.KERNELS.values() for dtype in k.header.dtypes]
+GEMMS = [(k, dtype) for k, dtype in KINDS if k.header.op == "gemm"]
+each_kernel = pytest.mark.parametrize(("kernel", "dtype"), KINDS, ids=lambda v: getattr(v, "name", v))
+each_gemm = pytest.mark.parametrize(("kernel", "dtype"), GEMMS, ids=lambda v: getattr(v, "name", v))
+
+
+@pytest.fixture(autouse=True)
+def usable(request):
+    """Skip what this GPU or environment cannot run, with the reason; free memory is the same afterwards."""
+    values = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    kernel, dtype = values.get("kernel"), values.get("dtype")
+    if kernel is not None:
+        state = backends.get(kernel.name).probe()
+        if not state.ok:
+            pytest.skip(f"no GPU for {kernel.name}: {state.reason}")
+    if dtype is not None:
+        try:
+            numpy_dtype(dtype)
+        except Unavailable as error:
+            pytest.skip(str(error))
+
+
+def run(kernel, problems):
+    for i, p in enumerate(problems):
+        cases.check(kernel, p, cases.LAYOUTS[i % len(cases.LAYOUTS)], seed=i)
+
+
+@each_kernel
+def test_exact_at_and_beside_the_tile(kernel, dtype):
+    run(kernel, cases.problems(kernel, dtype, cases.tile_shapes(kernel)))
+
+
+@each_kernel
+def test_exact_for_primes_and_sizes_to_130(kernel, dtype):
+    rng = np.random.default_rng(5)
+    random = [tuple(int(x) for x in rng.integers(1, 131, 3)) for _ in range(12)]
+    primes = [(m, n, k) for m, n, k in zip(PRIMES, PRIMES[::-1], PRIMES[2:] + PRIMES[:2], strict=True)]
+    op = kernel.header.op
+    shapes = [{"gemm": s, "gemv": (*s[:2], 1)}.get(op, (1, s[1], 1)) for s in random + primes]
+    run(kernel, cases.problems(kernel, dtype, shapes))
+
+
+@each_kernel
+def test_exact_for_a_long_sum(kernel, dtype):
+    op = kernel.header.op
+    shape = {"gemm": (65, 33, 8192 + 5), "gemv": (65, 100_003, 1)}.get(op, (1, 3_000_017, 1))
+    run(kernel, cases.problems(kernel, dtype, [shape]))
+
+
+@each_gemm
+@pytest.mark.parametrize("direction", ["tall", "wide"])
+def test_more_than_65535_tiles_in_one_direction(kernel, dtype, direction):
+    tile_m, tile_n, _ = kernel.variant.tile
+    shape = (65_600 * tile_m + 1, 1, 3) if direction == "tall" else (1, 65_600 * tile_n + 1, 3)
+    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
+    m, n, k = shape
+    cases.check(kernel, Problem(m=m, n=n, k=k, dtype=dtype, math=math), cases.Layout(1, 0))
+
+
+@each_gemm
+def test_batches(kernel, dtype):
+    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
+    for count, k in ((2, 18), (70_000, 2)):
+        p = Problem(m=5, n=35, k=k, batch=count, dtype=dtype, math=math, trans_b=True, beta=-2.0)
+        cases.check(kernel, p, cases.Layout(1, 3))
+
+
+@each_gemm
+def test_indices_beyond_32_bits(kernel, dtype):
+    """C has more than 2^31 entries: its last row is right, computed from a product of one column and one row."""
+    device = _cuda_driver.device(0)
+    device.activate()
+    m, n = 50_000, 43_000
+    size = np.dtype(numpy_dtype(dtype)).itemsize
+    if device.driver.free_memory() < m * n * size + (1 << 30):
+        pytest.skip(f"no GPU memory for {m * n * size} bytes")
+    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
+    p = Problem(m=m, n=n, k=1, dtype=dtype, math=math)
+    d, stream = device.driver, device.driver.stream()
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, count).astype(numpy_dtype(dtype)) for count in (m, n))
+    row = np.zeros(n, numpy_dtype(dtype))
+    addresses = [d.alloc(x.nbytes) for x in (a, b)] + [d.alloc(m * n * size)]
+    try:
+        for address, x in zip(addresses, (a, b), strict=False):
+            d.check("copy in", d.copy_in(address, x.ctypes.data, x.nbytes, stream)())
+        places = _cuda_launch.places(p, tuple(addresses))
+        launch = _cuda_launch.prepare(kernel, p, device, places, stream)
+        assert not launch.run()
+        for i in (0, m // 2, m - 1):
+            start = addresses[2] + i * n * size
+            d.check("copy out", d.copy_out(row.ctypes.data, start, row.nbytes, stream)())
+            d.check("run", d.synchronize(stream)())
+            want = a[i].astype(np.float64) * b.astype(np.float64)
+            assert (row.astype(np.float64) == want).all(), f"row {i}"
+    finally:
+        for address in addresses:
+            d.free(address)
+        d.call("cuStreamDestroy_v2", stream)
+
+
+def random_session(backend, p, host_memory="pageable"):
+    operands = backends.allocate(p, host_memory)
+    backends.fill_random(operands, 3)
+    operands.c.fill(np.nan)
+    return backend.open(p, operands, host_memory=host_memory), operands
+
+
+@each_kernel
+def test_random_data_twice_gives_the_same_bits(kernel, dtype):
+    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
+    dims = {"gemm": {"m": 257, "n": 129, "k": 333}, "gemv": {"m": 257, "n": 3333}}.get(
+        kernel.header.op, {"n": 123_457}
+    )
+    transposed = kernel.header.transposes == ("t",)
+    p = Problem(op=kernel.header.op, dtype=dtype, math=math, trans_a=transposed, **dims)
+    session, operands = random_session(backends.get(kernel.name), p)
+    session.enqueue("once")
+    first = operands.c.tobytes()
+    operands.c.fill(np.nan)
+    session.enqueue("once", 3)
+    assert operands.c.tobytes() == first
+    assert not np.isnan(operands.c.astype(np.float32)).any()
+    session.close()
+
+
+@pytest.mark.parametrize("name", ["cublas", "cuda:02_shared_tile"])
+@pytest.mark.parametrize("host_memory", ["pageable", "pinned"])
+@pytest.mark.parametrize("mode", ["resident", "once", "always"])
+def test_transfer_modes(name, host_memory, mode):
+    p = Problem(m=300, n=200, k=100)
+    session, operands = random_session(backends.get(name), p, host_memory)
+    if mode == "resident":
+        session.upload()
+    session.enqueue(mode, 3)
+    if mode == "resident":
+        session.download()
+        session.synchronize()
+    want = operands.a.astype(np.float64) @ operands.b.astype(np.float64)
+    np.testing.assert_allclose(operands.c, want, atol=1e-4)
+    session.run_empty()
+    parts = session.parts()
+    assert set(parts) == {"h2d", "launch", "kernel", "d2h"} and min(parts.values()) > 0
+    session.close()
+
+
+@pytest.mark.parametrize(("dtype", "math"), COMPUTE)
+@pytest.mark.parametrize("op", ["gemm", "gemv"])
+def test_cublas_in_every_arithmetic_layout_and_scale(op, dtype, math):
+    backend = backends.get("cublas")
+    state = backend.probe()
+    if not state.ok:
+        pytest.skip(f"no GPU for cublas: {state.reason}")
+    tolerance = {"fp64": 1e-12, "fp32": 1e-4, "tf32": 5e-2, "fp16": 5e-2, "bf16": 3e-1}[math]
+    for ta, tb, (alpha, beta), batch in (
+        (ta, tb, scale, batch)
+        for ta in (False, True)
+        for tb in ((False, True) if op == "gemm" else (False,))
+        for scale in (*cases.SCALES, (0.0, 1.0))
+        for batch in ((1, 3) if op == "gemm" else (1,))
+    ):
+        dims = {"m": 65, "n": 33, "k": 127} if op == "gemm" else {"m": 65, "n": 333}
+        p = Problem(
+            op=op, dtype=dtype, math=math, trans_a=ta, trans_b=tb, alpha=alpha, beta=beta, batch=batch, **dims
+        )
+        operands = backends.allocate(p)
+        backends.fill_random(operands, 1)
+        operands.c.fill(1.0 if beta else np.nan)
+        a, b = (x.astype(np.float64) for x in operands[:2])
+        want = alpha * (a.swapaxes(-1, -2) if ta else a) @ (b.swapaxes(-1, -2) if tb else b) + beta
+        if alpha == 0:
+            operands.a.fill(np.nan)
+        session = backend.open(p, operands)
+        session.enqueue("once")
+        session.run_empty()
+        session.close()
+        np.testing.assert_allclose(operands.c.astype(np.float64), want, atol=tolerance, err_msg=str(p))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4), (4, 0, 4), (4, 4, 0)])
+@pytest.mark.parametrize("name", ["cublas", "cuda:01_naive"])
+def test_empty_products(name, shape):
+    m, n, k = shape
+    p = Problem(m=m, n=n, k=k, beta=3.0)
+    operands = backends.allocate(p)
+    operands.c.fill(2.0)
+    session = backends.get(name).open(p, operands)
+    session.enqueue("once")
+    session.run_empty()
+    session.close()
+    assert (operands.c == 6.0).all()
+
+
+def test_out_of_memory_is_a_reason_and_leaves_nothing_behind():
+    device = _cuda_driver.device(0)
+    device.activate()
+    p = Problem(m=4, n=4, k=4)
+    session, _ = random_session(backends.get("cuda:01_naive"), p)
+    session.close()
+    gc.collect()
+    before = device.driver.free_memory()
+    huge = _cuda_driver.device(0).driver.total_memory(0)
+    with pytest.raises(Unavailable, match=f"{huge + 4096} bytes of device memory are needed"):
+        Buffers(device, (4096, huge))
+    assert device.driver.free_memory() >= before
+
+
+def test_closing_frees_the_device_memory():
+    device = _cuda_driver.device(0)
+    p = Problem(m=4096, n=4096, k=4096)
+    session, _ = random_session(backends.get("cuda:01_naive"), p)
+    used = device.driver.free_memory()
+    session.close()
+    assert device.driver.free_memory() - used >= 3 * 4096 * 4096 * 4
+
+
+def test_kernels_do_not_spill_on_this_gpu():
+    for kernel, dtype in KINDS:
+        backend = backends.get(kernel.name)
+        if not backend.probe().ok:
+            continue
+        found = _cuda_launch.load(kernel, dtype, _cuda_driver.device(0))
+        assert found.resources["local_bytes"] == 0, (kernel.name, dtype, found.resources)

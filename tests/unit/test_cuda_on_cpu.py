@@ -1,0 +1,294 @@
+"""Kernels, launches and sessions run here, on the CPU stand-in for a CUDA device."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import backends
+from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
+from backends import _cuda_compile as compiling
+from backends.cuda_kernels import CudaKernel, load
+from backends.operands import numpy_dtype
+from tests import cuda_cases as cases
+from tests.cuda_on_cpu import device as stand_in
+
+pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
+
+ROOT = Path(__file__).resolve().parents[2]
+FEW = {"cuda:08_wmma": 23, "cuda:08_wmma/128": 61, "cuda:02_shared_tile": 3}
+"""Every so many problems only, where fibers are slow."""
+
+
+@pytest.fixture
+def device():
+    with stand_in.device():
+        before = stand_in.held()
+        yield _cuda_driver.device(0)
+        gc.collect()
+        assert stand_in.held() == before, "device memory, streams or events were not freed"
+
+
+def dtypes(kernel):
+    for dtype in kernel.header.dtypes:
+        try:
+            numpy_dtype(dtype)
+        except Unavailable:
+            continue
+        yield dtype
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "random"])
+@pytest.mark.parametrize("kernel", cases.KERNELS.values(), ids=lambda k: k.name)
+def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, device, monkeypatch):
+    monkeypatch.setenv("KERNEL_ORDER", order)
+    step = FEW.get(kernel.name, 2)
+    start = ["forward", "reverse", "random"].index(order)
+    for dtype in dtypes(kernel):
+        problems = list(cases.problems(kernel, dtype, cases.tile_shapes(kernel)))
+        for i in range(start, len(problems), step):
+            cases.check(kernel, problems[i], cases.LAYOUTS[i % len(cases.LAYOUTS)], seed=i)
+
+
+@pytest.mark.parametrize("name", ["cuda:01_naive", "cuda:02_shared_tile/16", "cuda:08_wmma"])
+def test_batches(name, device):
+    kernel = cases.KERNELS[name]
+    dtype = kernel.header.dtypes[0]
+    math = kernel.header.math[0]
+    p = Problem(m=5, n=35, k=18, batch=3, dtype=dtype, math=math, trans_b=True, beta=-2.0)
+    cases.check(kernel, p, cases.Layout(1, 3))
+
+
+@pytest.mark.parametrize("shape", [(70_001, 1, 2), (1, 140_001, 1)], ids=["tall", "wide"])
+def test_more_than_65535_tiles_in_one_direction(shape, device, monkeypatch):
+    naive = cases.KERNELS["cuda:01_naive"]
+    tiny = msgspec.structs.replace(naive.variant, threads=(2, 1), tile=(1, 2, 1))
+    kernel = msgspec.structs.replace(naive, variant=tiny)
+    path = stand_in.compile_source(kernel.path, kernel.header.entry, kernel.defines("float32"))
+    compiled = compiling.Compiled(str(path).encode(), 0.0, "", "")
+    monkeypatch.setattr(compiling, "compile_kernel", lambda *_: compiled)
+    m, n, k = shape
+    assert _cuda_launch.blocks(kernel, Problem(m=m, n=n, k=k)) == 70_001
+    cases.check(kernel, Problem(m=m, n=n, k=k))
+
+
+FAULTS = {
+    "no first barrier": ("__syncthreads(); // both tiles", "// both tiles"),
+    "no second barrier": ("__syncthreads(); // everyone", "// everyone"),
+    "no bound on loads": (
+        "const bool inside = row + i < rows && col + j < cols;",
+        "const bool inside = true;",
+    ),
+    "no bound on stores": ("if (row >= p.m || col >= p.n) return; // the last", "// the last"),
+    "early return": ("  Acc sum = 0;\n", "  if (tile.row + y >= p.m) return;\n  Acc sum = 0;\n"),
+    "beta read": ("store_result(p, c, sum);", "*c = sum + T(p.beta) * *c;"),
+}
+
+
+RUN_ANOTHER = """
+import sys
+from pathlib import Path
+from backends import Problem, _cuda_compile as compiling
+from tests.cuda_on_cpu import device as stand_in
+from tests import cuda_cases as cases
+kernel = cases.KERNELS["cuda:02_shared_tile"]
+with stand_in.device():
+    path = stand_in.compile_source(Path(sys.argv[1]), kernel.header.entry, kernel.defines("float32"))
+    compiling.compile_kernel = lambda *_: compiling.Compiled(str(path).encode(), 0.0, "", "")
+    cases.check(kernel, Problem(m=31, n=32, k=65), cases.Layout())
+"""
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_the_stand_in_catches_what_it_is_for(fault, tmp_path):
+    old, new = FAULTS.get(fault, ("#pragma", "#pragma"))
+    text = cases.KERNELS["cuda:02_shared_tile"].path.read_text()
+    assert old in text
+    path = tmp_path / "93_another.cu"
+    path.write_text(text.replace(old, new))
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_ANOTHER, str(path)], cwd=ROOT, capture_output=True, text=True
+    )
+    if fault is None:
+        assert done.returncode == 0, done.stderr
+    elif done.returncode != -signal.SIGSEGV:
+        assert "entries differ" in done.stderr or "launch failed" in done.stderr, done.stderr
+
+
+def filled(p, seed=1):
+    operands = backends.allocate(p)
+    backends.fill_random(operands, seed)
+    return operands
+
+
+@pytest.mark.parametrize("mode", ["resident", "once", "always"])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_session_in_every_transfer_mode(mode, beta, device):
+    p = Problem(m=9, n=7, k=5, beta=beta)
+    operands = filled(p)
+    operands.c.fill(1.0 if beta else np.nan)
+    session = backends.get("cuda:01_naive").open(p, operands)
+    if mode == "resident":
+        session.upload()
+    session.enqueue(mode, 1)
+    if mode == "resident":
+        session.download()
+        session.synchronize()
+    np.testing.assert_allclose(operands.c, operands.a @ operands.b + beta, rtol=1e-5)
+    session.run_empty()
+    session.synchronize()
+    parts = session.parts()
+    assert set(parts) == {"h2d", "launch", "kernel", "d2h"} and min(parts.values()) >= 0
+    session.close()
+    session.close()
+
+
+def test_a_session_says_what_it_runs(device):
+    p = Problem(m=65, n=33, k=5)
+    session = backends.get("cuda:02_shared_tile/16").open(p, filled(p), host_memory="pinned")
+    info = session.info
+    assert info.kernel == "shared_tile" and len(info.kernel_hash) > 8 and info.tile == (16, 16)
+    assert info.config["blocks"] == 5 * 3 and info.config["threads"] == [16, 16]
+    assert info.config["host_memory"] == "pinned"
+    assert info.compile_s is not None and info.alloc_s >= 0
+    session.close()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4), (4, 0, 4), (4, 4, 0), (0, 0, 0)])
+def test_empty_products(shape, device):
+    m, n, k = shape
+    p = Problem(m=m, n=n, k=k, beta=3.0)
+    operands = filled(p)
+    operands.c.fill(2.0)
+    session = backends.get("cuda:02_shared_tile").open(p, operands)
+    session.enqueue("once")
+    session.close()
+    assert (operands.c == 6.0).all()
+
+
+def test_out_of_memory_frees_everything_and_says_how_much(device, monkeypatch):
+    monkeypatch.setenv("FAKE_GPU_BYTES", "20000")
+    p = Problem(m=50, n=50, k=50)
+    with pytest.raises(
+        Unavailable, match=r"30000 bytes of device memory are needed, 0 were free|30000 .* free"
+    ):
+        backends.get("cuda:01_naive").open(p, filled(p))
+
+
+def test_operands_must_be_contiguous(device):
+    p = Problem(m=4, n=4, k=4)
+    a, b, c = filled(p)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        backends.get("cuda:01_naive").open(p, backends.Operands(a.T, b, c))
+
+
+def test_a_second_gpu_that_is_not_there(device):
+    p = Problem(m=4, n=4, k=4)
+    for devices in ((1,), (-1,), (0, 1)):
+        with pytest.raises(Unavailable, match="give one of 0 to 0"):
+            backends.get("cuda:01_naive").open(p, filled(p), devices=devices)
+
+
+def test_a_closed_session_says_so(device):
+    p = Problem(m=4, n=4, k=4)
+    session = backends.get("cuda:01_naive").open(p, filled(p))
+    session.close()
+    with pytest.raises(Unavailable, match="closed"):
+        session.activate()
+
+
+def test_a_device_error_is_raised_with_its_name(device, monkeypatch):
+    p = Problem(m=4, n=4, k=4)
+    session = backends.get("cuda:01_naive").open(p, filled(p))
+    monkeypatch.setattr(session, "_run", lambda: 719)
+    with pytest.raises(_cuda_driver.CudaError, match=r"launch of cuda:01_naive: .*\(719\)"):
+        session.run()
+    session.close()
+
+
+def test_everyday_calls_run_on_the_device(device):
+    rng = np.random.default_rng(0)
+    A, B = rng.random((20, 30), np.float32), rng.random((30, 10), np.float32)
+    backend = backends.get("cuda:02_shared_tile")
+    np.testing.assert_allclose(backend.gemm(A, B), A @ B, rtol=1e-5)
+    np.testing.assert_allclose(backend.gemm(B.T, A.T, alpha=2.0), 2 * (A @ B).T, rtol=1e-5)
+    rows = backends.get("cuda:20_gemv_warp_row")
+    np.testing.assert_allclose(rows.gemv(A, A[0]), A @ A[0], rtol=1e-5)
+
+
+def in_a_fork(work):
+    """The text of what `work` raises in a forked child."""
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            writer.send("nothing raised")
+        except BaseException as error:
+            writer.send(f"{type(error).__name__}: {error}")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return reader.recv()
+
+
+def test_a_forked_child_is_told_to_spawn(device):
+    p = Problem(m=4, n=4, k=4)
+    operands = filled(p)
+    session = backends.get("cuda:01_naive").open(p, operands)
+    for work in (session.run, session.upload, session.download, session.synchronize, session.activate):
+        text = in_a_fork(work)
+        assert "fork" in text and "spawn" in text, (work, text)
+    text = in_a_fork(lambda: backends.get("cuda:01_naive").open(p, operands))
+    assert "fork" in text and "spawn" in text
+    assert in_a_fork(session.close) == "nothing raised"
+    session.enqueue("once")
+    session.close()
+
+
+REAL_LAUNCH = """
+import ctypes, sys
+from backends import _cuda_driver as cuda, _cuda_launch as launching
+from backends._cuda_source import all_kernels
+from backends import Problem
+from tests.cuda_on_cpu import device as stand_in
+from tests import cuda_cases as cases
+real = cuda._compiled_launch
+with stand_in.device():
+    cuda._compiled_launch = real
+    assert real() is not None
+    cases.check(cases.KERNELS["cuda:02_shared_tile/16"], Problem(m=17, n=33, k=40), cases.Layout(1, 1))
+    d = cuda.device(0)
+    launch = d.driver.launch(0, 0, (1, 1), 0, 0, 0)
+    try:
+        launch()
+        print("no error")
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_launches_through_cupy_are_the_same(tmp_path):
+    pytest.importorskip("cupy", reason="no CuPy")
+    library = stand_in.library("driver")
+    done = subprocess.run(
+        [sys.executable, "-c", REAL_LAUNCH], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "LD_LIBRARY_PATH": str(library.parent)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "CUDADriverError"
+
+
+def test_every_variant_is_usable(device):
+    for backend in load():
+        assert isinstance(backend, CudaKernel)
+        assert backend.probe().ok
