@@ -488,3 +488,26 @@ def test_an_unexpected_fault_is_one_line_and_status_1(monkeypatch):
     result = invoke("doctor")
     assert result.exit_code == 1
     assert result.stderr == "error: ZeroDivisionError: seven by zero (GEMM_DEBUG=1 shows where)\n"
+
+
+def test_progress_with_time_left_on_a_terminal(plugin):
+    import os
+    import pty
+
+    main, side = pty.openpty()
+    command = [sys.executable, "-m", "suite", "crossover", *SCRIPTED, *FAST]
+    env = plugin | {"TERM": "xterm", "COLUMNS": "120"}
+    done = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=side)
+    os.close(side)
+    seen = b""
+    while True:
+        try:
+            part = os.read(main, 4096)
+        except OSError:  # the other end was closed
+            break
+        if not part:
+            break
+        seen += part
+    os.close(main)
+    assert done.wait(timeout=60) in (0, 4)
+    assert re.search(rb"float32 pageable \d+: .*about \d+ s left", seen)
