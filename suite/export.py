@@ -18,7 +18,7 @@ STDOUT = "-"
 HELP = {
     "json": "Everything, with raw samples; `report` and `profiles build` read it. `-` is standard output.",
     "csv": "One row for each measured cell.",
-    "markdown": "The verdict tables.",
+    "markdown": "The tables (with -q the verdicts only).",
     "svg": "The plot (needs the extra `plot`; a path ending in .png gives PNG).",
 }
 

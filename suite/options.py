@@ -243,4 +243,6 @@ def exports(*kinds: str) -> Callable[[F], F]:
     )
 
 
-quiet = click.option("-q", "--quiet", is_flag=True, help="No progress, no plot: the tables only.")
+quiet = click.option(
+    "-q", "--quiet", is_flag=True, help="The verdict table only: no progress, points or plot."
+)

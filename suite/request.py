@@ -18,9 +18,6 @@ from .search import Grid, expected_sizes
 
 DEFAULT_SIZES = {"gemm": "16:4096:x2", "gemv": "64:8192:x2"}
 
-MOST_REFINED = 40
-"""Sizes that the search may add to those of the coarse sweep."""
-
 
 class Sweep(msgspec.Struct, frozen=True):
     """One search over sizes: every transfer mode is measured at each of them."""
