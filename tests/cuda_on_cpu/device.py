@@ -5,6 +5,7 @@ Kernels are compiled by the C++ compiler with `kernel_on_cpu.h` in front and run
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -36,8 +37,10 @@ def missing() -> str:
 
 @functools.cache
 def folder() -> Path:
-    """Where everything is built, once per test process."""
-    return Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
+    """Where everything is built, once per test process; removed when it ends."""
+    path = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 def _run(*command: str) -> None:
