@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 import backends
-from backends import _cuda_compile, _cuda_source
+from backends import _cuda_compile, _cuda_driver, _cuda_source
 from backends.base import Backend, Problem, Session
 
 from . import gate
@@ -102,10 +102,7 @@ def timed(session: Session) -> dict[str, Any]:
 
 def cubin_hashes() -> dict[str, dict[str, str]]:
     """Kernel -> dtype -> SHA-256 of the cubin for the device that is present."""
-    import cupy
-
-    capability = cupy.cuda.Device().compute_capability
-    target = _cuda_compile.arch(int(capability[:-1]), int(capability[-1]))
+    target = _cuda_compile.arch(*_cuda_driver.device(0).compute)
     kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
     return {k.name: {dtype: cubin_hash(k.name, dtype, target) for dtype in k.header.dtypes} for k in kernels}
 
