@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable
-from .cpus import allowed_cpus, check_threads, worth_trying
+from .cpus import allowed_cpus, check_threads, wait_until_quiet, worth_trying
 from .operands import Operands
 
 BLAS_SYMBOLS = ("cblas_sgemm", "cblas_sgemm64_", "scipy_cblas_sgemm", "scipy_cblas_sgemm64_", "dgesv_")
@@ -118,7 +118,7 @@ class NumpyBackend(Backend):
 
 
 class NumpySession(Session):
-    """One prebound NumPy call. `activate` puts its thread count in force, `quiesce` what stood before."""
+    """One prebound NumPy call. `activate` puts its thread count in force, `quiesce` what stood before, once its threads sleep."""
 
     def __init__(self, problem: Problem, operands: Operands, threads: int | None) -> None:
         self._threads = None if threads is None else _threads_in_force(threads)
@@ -149,6 +149,8 @@ class NumpySession(Session):
     def quiesce(self) -> None:
         library = _library()
         if library is not None and self._before is not None:
+            if library.num_threads > 1:
+                wait_until_quiet()
             library.set_num_threads(self._before)
             self._before = None
 

@@ -26,6 +26,7 @@ def opened(usable: Backend, example: Problem):
 
 def expected(problem: Problem, operands: Operands, dtype: type = np.float64) -> np.ndarray:
     a = operands.a.astype(dtype)
+    a = a.swapaxes(-1, -2) if problem.trans_a else a
     if problem.op == "copy":
         return a
     b = operands.b.astype(dtype)

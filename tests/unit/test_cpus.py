@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,26 @@ def test_sensible_counts():
 
     assert cpus.check_threads(None) is None
     assert cpus.check_threads(np.int64(7)) == 7
+
+
+def spin_for(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(200))
+
+
+def test_quiet_is_waited_for():
+    spinner = threading.Thread(target=spin_for, args=(0.15,))
+    spinner.start()
+    assert cpus.wait_until_quiet(limit_s=5.0)
+    assert not spinner.is_alive() or not spinner.join(0.05)
+    spinner.join()
+
+
+def test_waiting_for_quiet_ends():
+    spinner = threading.Thread(target=spin_for, args=(1.0,))
+    spinner.start()
+    start = time.perf_counter()
+    assert not cpus.wait_until_quiet(limit_s=0.1)
+    assert time.perf_counter() - start < 0.5
+    spinner.join()
