@@ -118,7 +118,11 @@ class NumpyBackend(Backend):
 
 
 class NumpySession(Session):
-    """One prebound NumPy call. `activate` puts its thread count in force, `quiesce` what stood before, once its threads sleep."""
+    """One prebound NumPy call.
+
+    `activate` puts its thread count in force; `quiesce` waits until its threads sleep, and puts back what
+    stood before.
+    """
 
     def __init__(self, problem: Problem, operands: Operands, threads: int | None) -> None:
         self._threads = None if threads is None else _threads_in_force(threads)
