@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -41,9 +42,8 @@ class Buffers:
                 self.addresses.append(_alloc(device, size) if size else 0)
             self.stream = device.driver.stream()
         except CudaError as error:
-            free = device.driver.free_memory()
             self.free()
-            raise _too_large(error, sum(sizes), free) from error
+            raise _too_large(error, sum(sizes), device.driver.free_memory()) from error
         self.alloc_s = time.perf_counter() - start
 
     def free(self) -> None:
@@ -65,8 +65,6 @@ def _alloc(device: Device, size: int) -> int:
 
 def _empty_cupy_pool() -> bool:
     """Free what CuPy's pool keeps without using it; False when CuPy has no say here."""
-    import sys
-
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return False
@@ -80,7 +78,7 @@ def _empty_cupy_pool() -> bool:
 def _too_large(error: CudaError, wanted: int, free: int) -> Exception:
     if error.code != OUT_OF_MEMORY:
         return error
-    return Unavailable(f"{wanted} bytes of device memory are needed, {free} were free when it ran out")
+    return Unavailable(f"{wanted} bytes of device memory are needed, {free} are free")
 
 
 def _nothing() -> None:

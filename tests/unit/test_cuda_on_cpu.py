@@ -178,9 +178,7 @@ def test_empty_products(shape, device):
 def test_out_of_memory_frees_everything_and_says_how_much(device, monkeypatch):
     monkeypatch.setenv("FAKE_GPU_BYTES", "20000")
     p = Problem(m=50, n=50, k=50)
-    with pytest.raises(
-        Unavailable, match=r"30000 bytes of device memory are needed, 0 were free|30000 .* free"
-    ):
+    with pytest.raises(Unavailable, match="30000 bytes of device memory are needed, 20000 are free"):
         backends.get("cuda:01_naive").open(p, filled(p))
 
 
