@@ -67,7 +67,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def groups_expected(self) -> int:
         """How many comparison groups a run will about measure."""
-        return len(self.sweeps) * expected_sizes(self.grid, min(2, len(self.modes)))
+        return len(self.sweeps) * expected_sizes(self.grid, min(3, len(self.modes)))
 
     def _maths_of(self, dtype: str) -> list[str]:
         return (

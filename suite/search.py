@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
 
@@ -15,22 +15,28 @@ Verdicts = Sequence[str]
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """The sizes that may be measured.
 
-    coarse: always measured, ascending. Between them multiples of `step`, below `fine_below` every whole size.
-    resolution: two neighbours with different verdicts this close (0.125: 12.5 %) are close enough.
+    coarse: always measured, ascending. Between them multiples of `step`; below `fine_below`, where one lies
+    between no two of those, multiples of half of it and so on, down to every whole size.
+    resolution: a loss and a win this close (0.125: 12.5 %), with what is undecided between, are close enough.
+    finest: a decided and an undecided size this close are not parted further.
     limit: at most this many sizes in all; the coarse ones come first.
     """
 
     coarse: tuple[int, ...]
     step: int = 8
-    fine_below: int = 64
+    fine_below: int = 256
     resolution: float = 0.125
+    finest: float = 0.02
     limit: int = 64
 
     def __post_init__(self) -> None:
         if not self.coarse or any(a >= b for a, b in pairwise(self.coarse)):
             raise ValueError(f"coarse sizes must be ascending and at least one, got {self.coarse}")
-        if self.step < 1 or self.resolution < 0:
-            raise ValueError(f"step must be >= 1, resolution >= 0; got {self.step} and {self.resolution}")
+        if self.step < 1 or min(self.resolution, self.finest) < 0:
+            raise ValueError(
+                f"step must be >= 1, resolution and finest >= 0; "
+                f"got {self.step}, {self.resolution} and {self.finest}"
+            )
 
     @property
     def spacing(self) -> float:
@@ -40,10 +46,18 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     def between(self, low: int, high: int, target: float | None = None) -> int | None:
         """The allowed size strictly between, nearest to `target` (the geometric mean), None without one."""
         target = sqrt(low * high) if target is None else target
-        step = self.step if high > self.fine_below else 1
-        nearest = round(target / step) * step
-        choices = [s for s in (nearest, nearest - step, nearest + step) if low < s < high]
-        return min(choices, key=lambda s: abs(s - target)) if choices else None
+        step = self.step
+        while not (choices := _multiples(step, low, high, target)):
+            if step == 1 or high > self.fine_below:
+                return None
+            step //= 2
+        return min(choices, key=lambda size: abs(size - target))
+
+
+def _multiples(step: int, low: int, high: int, target: float) -> list[int]:
+    """The multiples of `step` next to `target` that lie strictly between."""
+    nearest = round(target / step) * step
+    return [size for size in (nearest, nearest - step, nearest + step) if low < size < high]
 
 
 def next_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
@@ -59,31 +73,64 @@ def next_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
 
 
 def open_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
-    """Middles of all neighbours whose verdicts differ in some question and that are not yet close enough.
+    """The next size for every change of verdict of every question that is not yet known well enough.
 
     When there are none left: sizes just outside of every change, where the next size is far. A change that
     rests on one odd size would otherwise hide the true one behind it.
     """
     known = sorted(size for size, verdicts in measured.items() if verdicts)
-    changes = [i for i, (a, b) in enumerate(pairwise(known)) if _differ(measured[a], measured[b])]
-    wide = [i for i in changes if known[i + 1] > known[i] * (1 + grid.resolution)]
-    middles = _new((grid.between(known[i], known[i + 1]) for i in wide), measured)
-    return middles or _new(_outside(grid, known, changes), measured)
+    found: set[int] = set()
+    outside: set[int] = set()
+    for verdicts in set(zip(*(measured[size] for size in known), strict=True)):
+        changes = _changes(verdicts)
+        for first, last in changes:
+            found |= _inside(grid, known[first : last + 1], verdicts[first] != verdicts[last], measured)
+        outside |= _outside(grid, known, changes)
+    return sorted(found or outside - measured.keys())
 
 
-def _new(sizes: Iterable[int | None], measured: Mapping[int, Verdicts]) -> list[int]:
-    return sorted({size for size in sizes if size is not None and size not in measured})
+def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
+    """First and last index of every stretch whose ends are decided, or the ends of all, and that changes.
+
+    Between them all is undecided: loss win; loss undecided undecided win; win undecided win; loss undecided.
+    """
+    inner = [i for i in range(1, len(verdicts) - 1) if verdicts[i] != "undecided"]
+    ends = [0, *inner, len(verdicts) - 1] if len(verdicts) > 1 else []
+    return [(a, b) for a, b in pairwise(ends) if len(set(verdicts[a : b + 1])) > 1]
 
 
-def _outside(grid: Grid, known: Sequence[int], changes: Sequence[int]) -> Iterable[int | None]:
+def _inside(grid: Grid, sizes: Sequence[int], crosses: bool, measured: Mapping[int, Verdicts]) -> set[int]:
+    """The middle of the wider end of a stretch, as long as parting it makes the answer finer.
+
+    A stretch from a loss to a win (`crosses`) is one band: it is narrowed from its ends until it is as narrow
+    as the resolution, or until no end can be parted. Any other: until each end is.
+    """
+    if crosses and sizes[-1] <= sizes[0] * (1 + grid.resolution):
+        return set()
+    apart = 1 + (_least_gap(grid, sizes) if crosses else grid.resolution)
+    ends = {(sizes[0], sizes[1]), (sizes[-2], sizes[-1])}
+    wide = [(high / low, grid.between(low, high)) for low, high in ends if high > low * apart]
+    free = [(width, size) for width, size in wide if size is not None and size not in measured]
+    return {max(free)[1]} if free else set()
+
+
+def _least_gap(grid: Grid, sizes: Sequence[int]) -> float:
+    """The end of a band is parted while it is wider than this.
+
+    `finest`; where what is undecided is by itself wider than the resolution, narrow ends do not make the band
+    narrow enough: half the resolution.
+    """
+    if sizes[-2] <= sizes[1] * (1 + grid.resolution):
+        return min(grid.finest, grid.resolution)
+    return grid.resolution / 2
+
+
+def _outside(grid: Grid, known: Sequence[int], changes: Sequence[tuple[int, int]]) -> set[int]:
     apart = 1 + grid.resolution
-    gaps = [(known[i - 1], known[i], known[i] / apart) for i in changes if i > 0]
-    gaps += [(known[i + 1], known[i + 2], known[i + 1] * apart) for i in changes if i + 2 < len(known)]
-    return (grid.between(low, high, near) for low, high, near in gaps if high > low * apart * apart)
-
-
-def _differ(a: Verdicts, b: Verdicts) -> bool:
-    return any(x != y for x, y in zip(a, b, strict=True))
+    gaps = [(known[a - 1], known[a], known[a] / apart) for a, _ in changes if a > 0]
+    gaps += [(known[b], known[b + 1], known[b] * apart) for _, b in changes if b + 1 < len(known)]
+    wide = (grid.between(low, high, near) for low, high, near in gaps if high > low * apart * apart)
+    return {size for size in wide if size is not None}
 
 
 def expected_sizes(grid: Grid, crossings: int = 1) -> int:

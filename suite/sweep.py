@@ -67,13 +67,16 @@ class Measuring:
 
     def run(self) -> Outcome:
         """Measure every sweep; KeyboardInterrupt passes through, the journal then holds the whole groups."""
-        cells = [cell for sweep in self.request.sweeps for cell in self._sweep(sweep)]
+        cells: list[Cell] = []
+        for left, sweep in reversed(list(enumerate(reversed(self.request.sweeps)))):
+            cells += self._sweep(sweep, left)
         return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault)
 
-    def _sweep(self, sweep: Sweep) -> list[Cell]:
+    def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
         request, cells = self.request, []
         verdicts: dict[int, tuple[str, ...]] = {}
         while sizes := next_sizes(request.grid, verdicts):
+            self._expect(sizes, sweeps_left)
             group = self._group(sweep, sizes[0])
             if group is None:
                 self._give_up(sweep, sizes)
@@ -81,6 +84,13 @@ class Measuring:
             cells += group
             verdicts[sizes[0]] = self._verdicts(group)
         return cells
+
+    def _expect(self, sizes: Sequence[int], sweeps_left: int) -> None:
+        """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
+        if sizes[0] in self.request.grid.coarse:
+            return
+        later = sweeps_left * self.request.groups_expected // len(self.request.sweeps)
+        self.expected = max(self.expected, self.done + 2 * len(sizes) + later)
 
     def _group(self, sweep: Sweep, size: int) -> list[Cell] | None:
         """The cells of one size, measured or from the journal; None when the time is spent."""

@@ -5,6 +5,7 @@ import statistics
 import pytest
 from machines import MODE, Machine, search
 
+from suite import verify_record
 from suite.analysis.crossover import crossover, points
 from suite.search import Grid
 
@@ -22,6 +23,20 @@ def test_without_noise_the_crossover_is_found_to_the_size():
         assert (found.stable_from, found.band, found.kind) == (full.stable_from, full.band, full.kind)
         assert found.band[0] < machine.truth <= found.band[1]
         assert count <= 16
+
+
+@pytest.mark.parametrize("truth", [45.0, 93.0, 138.0, 301.0])
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+def test_the_search_agrees_with_a_sweep_of_every_multiple_of_8(noise, truth):
+    """As the comparison on real hardware asks it; the band of the search is known to 12.5 %."""
+    machine = Machine(11, noise, truth=truth)
+    found, count = search(machine, Grid(coarse=COARSE))
+    cells = [c for size in range(8, 513, 8) for c in machine.measure(size)]
+    full = crossover(points(cells, *MODE, lambda p: p.m))
+    assert verify_record.agree(found, full)
+    assert found.band[1] <= 1.125 * found.band[0]
+    assert found.band[0] < truth <= found.band[1]
+    assert count <= 18
 
 
 @pytest.mark.parametrize(
@@ -68,5 +83,5 @@ def test_the_truth_lies_in_the_band_and_wrong_verdicts_are_rare(noise):
     assert inside >= 0.9 * len(machines)
     assert wrong <= 0.05 * len(machines)
     assert undecided <= 0.1 * clear
-    assert statistics.median(widths) <= {0.01: 0.125, 0.05: 0.15, 0.2: 0.3}[noise]
+    assert statistics.median(widths) <= {0.01: 0.125, 0.05: 0.125, 0.2: 0.2}[noise]
     assert len(widths) >= 0.9 * len(machines)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from suite.analysis.crossover import Point, crossover
 from suite.analysis.ratio import Ratio
-from suite.search import Grid, expected_sizes, next_sizes, open_sizes
+from suite.search import Grid, expected_sizes, next_sizes
 
 SWEEP = tuple(range(8, 1025, 8))
 
@@ -77,6 +77,41 @@ def test_an_undecided_stretch_is_bounded_on_both_sides():
     assert found.band == (192, 280)
 
 
+def undecided_between(low, high):
+    return lambda size: ("loss" if size < low else "undecided" if size < high else "win",)
+
+
+@given(st.floats(33, 900), st.floats(1.0, 1.08))
+def test_a_band_with_undecided_sizes_is_no_wider_than_the_resolution(low, width):
+    """Each pair of neighbours may be closer than the resolution, and the band about them still wider."""
+    found = answer(run(Grid(coarse=grid().coarse), undecided_between(low, low * width)))
+    assert found.band[0] < low and low * width <= found.band[1]
+    assert found.band[1] <= found.band[0] * 1.125
+
+
+def test_steps_of_eight_too_coarse_for_the_resolution_are_halved():
+    """Loss at 88, undecided at 96, win at 104: 18 % wide at steps of 8."""
+    measured = run(Grid(coarse=(64, 128)), undecided_between(93, 99))
+    assert {88, 96, 104} <= measured.keys()
+    assert answer(measured).band == (92, 100)
+
+
+@given(st.floats(33, 400), st.floats(1.3, 2.0))
+def test_a_zone_too_wide_for_the_resolution_costs_few_sizes(low, width):
+    measured = run(Grid(coarse=grid().coarse), undecided_between(low, low * width))
+    found = answer(measured)
+    assert found.band[0] >= low / 1.0625 - 2 and found.band[1] <= low * width * 1.0625 + 8
+    assert len(measured) <= len(grid().coarse) + 12
+
+
+def test_the_search_ends_where_only_undecided_sizes_are_left():
+    """The zone is 11.7 %: with its ends at 2 % no multiple of 8 makes the band narrower than 12.5 %."""
+    measured = run(Grid(coarse=(256, 512)), undecided_between(300, 335))
+    assert answer(measured).band == (296, 336)
+    measured = run(Grid(coarse=(256, 512)), undecided_between(300, 337))
+    assert answer(measured).band == (296, 344)
+
+
 def test_several_questions_share_the_sizes():
     def verdict(size):
         return steps(100)(size) + steps(700)(size)
@@ -119,7 +154,18 @@ def test_a_size_that_could_not_be_measured_is_passed_over():
 def test_below_the_fine_limit_every_size_may_be_measured():
     fine = Grid(coarse=(1, 8, 64, 512), fine_below=64, resolution=0.0)
     assert answer(run(fine, steps(37)), spacing=8).band == (36, 37)
-    assert all(s % 8 == 0 for s in open_sizes(fine, {64: ("loss",), 512: ("win",)}))
+    above = run(fine, steps(137))
+    assert answer(above, spacing=8).band == (136, 144)
+    assert all(s % 8 == 0 for s in above if s > 8)
+
+
+def test_multiples_of_the_step_come_before_finer_sizes():
+    fine = Grid(coarse=(16, 32))
+    assert [fine.between(16, 32), fine.between(16, 24), fine.between(20, 24), fine.between(22, 24)] == [
+        24, 20, 22, 23,
+    ]  # fmt: skip
+    assert fine.between(23, 24) is None
+    assert fine.between(256, 264) is None
 
 
 def test_bad_grids_are_refused():
@@ -129,6 +175,8 @@ def test_bad_grids_are_refused():
         Grid(coarse=())
     with pytest.raises(ValueError, match="step"):
         Grid(coarse=(8, 16), step=0)
+    with pytest.raises(ValueError, match="finest"):
+        Grid(coarse=(8, 16), finest=-0.1)
 
 
 def test_the_expected_count_is_near_the_true_one():
