@@ -93,7 +93,7 @@ def kernel_row(name: str, status: str, timing: dict[str, Any]) -> tuple[str, ...
     if problem.op == "gemm":
         rate = f"{problem.flops / median_s / 1e12:.2f} TFLOP/s"
     return (
-        f"{problem.op} {problem.dtype} in {problem.math}, {size}",
+        f"{problem.op}{' transposed' if problem.trans_a else ''} {problem.dtype} in {problem.math}, {size}",
         name,
         figures.time(median_s),
         rate,

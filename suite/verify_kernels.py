@@ -39,7 +39,8 @@ def problems() -> Iterator[Problem]:
         for n in GEMM_SIZES:
             yield Problem(op="gemm", m=n, n=n, k=n, dtype=dtype, math=math)
         for n in GEMV_SIZES:
-            yield Problem(op="gemv", m=n, n=n, dtype=dtype, math=math)
+            for trans_a in (False, True):
+                yield Problem(op="gemv", m=n, n=n, dtype=dtype, math=math, trans_a=trans_a)
         for n in VECTOR_SIZES:
             yield Problem(op="vector_add", n=n, dtype=dtype, math=math)
             yield Problem(op="copy", n=n, dtype=dtype, math=math)
@@ -118,7 +119,9 @@ def cubin_hash(kernel: str, dtype: str, target: str) -> str:
 def main(path: Path) -> int:
     """Measure and write; exit status 1 when nothing could be measured."""
     timings = measure()
-    atomic_write(path, msgspec.json.encode({"timings": timings}))
+    compiler = "NVRTC " + ".".join(map(str, _cuda_compile.version()))
+    found = {"compiler": compiler, "cubins": cubin_hashes(), "timings": timings}
+    atomic_write(path, msgspec.json.encode(found))
     return 0 if timings else 1
 
 

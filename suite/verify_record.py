@@ -182,9 +182,8 @@ def doubt(tests: dict[str, str], timings: list[dict[str, Any]], context: Context
 
 def compact(entry: dict[str, Any]) -> dict[str, Any]:
     """One timing without the fields that the kernel's entry has already."""
-    problem = {
-        key: value for key, value in entry["problem"].items() if key in ("op", "m", "n", "k", "dtype", "math")
-    }
+    named = ("op", "m", "n", "k", "dtype", "math", "trans_a")
+    problem = {key: value for key, value in entry["problem"].items() if key in named}
     samples = [float(f"{sample:.4g}") for sample in entry.get("samples_s", ())]
     kept = {key: entry[key] for key in ("parts_s", "max_error", "error") if entry.get(key) is not None}
     return {"problem": problem, "samples_s": samples, **kept}

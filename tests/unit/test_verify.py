@@ -9,13 +9,14 @@ import time
 import msgspec
 import pytest
 
-from backends import _cuda_source
-from suite import verify_install, verify_record, verify_state, verify_steps
+from backends import _cuda_compile, _cuda_source
+from suite import verify_install, verify_kernels, verify_record, verify_state, verify_steps
 from suite.analysis.crossover import Crossover, Point, crossover
 from suite.analysis.ratio import Ratio
 from suite.exits import Exit, Stop
 from suite.experiments import verify
 from suite.verify_state import Context, Failed, Outcome, OutOfTime, Skipped, State
+from tests.cuda_on_cpu import device as stand_in
 
 WIN, LOSS = Ratio(1.1, 1.2, 1.3, "win"), Ratio(0.7, 0.8, 0.9, "loss")
 
@@ -263,3 +264,21 @@ def test_runs_are_kept_by_their_options(tmp_path):
     for key, cells in (("a", 1), ("b", 2), ("a", 3)):
         verify_steps.add_run(target, key, {"cells": cells})
     assert json.loads(target.read_text()) == {"a": {"cells": 3}, "b": {"cells": 2}}
+
+
+@pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
+def test_kernels_are_timed_and_hashed(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_kernels, "GEMM_SIZES", (9,))
+    monkeypatch.setattr(verify_kernels, "GEMV_SIZES", (33,))
+    monkeypatch.setattr(verify_kernels, "VECTOR_SIZES", (100,))
+    monkeypatch.setattr(verify_kernels, "WARM_S", 0.0)
+    monkeypatch.setattr(_cuda_compile, "version", lambda: (13, 0))
+    with stand_in.device():
+        assert verify_kernels.main(tmp_path / "kernels.json") == 0
+    found = json.loads((tmp_path / "kernels.json").read_text())
+    ours = [entry for entry in found["timings"] if entry["backend"].startswith("cuda:")]
+    assert {entry["backend"] for entry in ours} == {k.name for k in KERNELS} == set(found["cubins"])
+    assert [entry["error"] for entry in ours if entry.get("error")] == []
+    assert all(len(entry["samples_s"]) >= verify_kernels.FEW_SAMPLES for entry in ours)
+    assert found["compiler"] == "NVRTC 13.0"
+    assert {len(digest) for kernel in found["cubins"].values() for digest in kernel.values()} == {64}
