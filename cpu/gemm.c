@@ -33,11 +33,10 @@ int gemm_product(const product *given) {
     return gemv_product(&p);
   }
   product p = given->rs_c == 1 && given->cs_c != 1 ? exchange(given) : *given;
-  if (small_fits(&p)) {
-    small_product(&p);
-    return GEMM_OK;
-  }
-  return gemm_blocked(&p, dispatch_blocks(p.kn), threads_for(&p));
+  const int threads = threads_for(&p);
+  if (threads > 1 || !small_fits(&p)) return gemm_blocked(&p, dispatch_blocks(p.kn), threads);
+  small_product(&p);
+  return GEMM_OK;
 }
 
 int gemm_run(const gemm_call *call) {

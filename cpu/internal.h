@@ -8,8 +8,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#define MAX_MR 16
-#define MAX_NR 64
+#define MAX_MR       16
+#define MAX_NR       32
+#define MAX_NR_BYTES 128
 
 enum { CACHE_LINE = 64, TYPES = 2 };
 

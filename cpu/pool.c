@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPIN_NS = 200000, SPINS_PER_LOOK = 64, SPINS_BEFORE_YIELD = 4096 };
+enum { SPIN_NS = 200000, SPINS_PER_LOOK = 64, SPINS_BEFORE_YIELD = 512 };
 
 typedef struct {
   _Alignas(CACHE_LINE) atomic_uint ticket; /* counts the jobs given to this worker */

@@ -8,7 +8,8 @@
 
 enum { NV = NR / VL };
 
-_Static_assert(NR % VL == 0 && MR <= MAX_MR && NR <= MAX_NR, "tile does not fit the drivers");
+_Static_assert(NR % VL == 0 && MR <= MAX_MR, "NR is a multiple of the vector, MR at most MAX_MR");
+_Static_assert(NR <= MAX_NR && NR * sizeof(T) <= MAX_NR_BYTES, "NR does not fit the drivers");
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -17,8 +18,9 @@ INLINE void prefetch_c(const int mr, const tile *t) {
   const char *c = t->c;
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++) {
-    __builtin_prefetch(c, 1);
-    __builtin_prefetch(c + (NR * sizeof(T) - 1), 1);
+#pragma GCC unroll 4
+    for (size_t at = 0; at < NR * sizeof(T); at += CACHE_LINE) __builtin_prefetch(c + at, 1);
+    __builtin_prefetch(c + (NR * sizeof(T) - 1), 1); /* a row need not begin a cache line */
     c += t->rs_c * (ptrdiff_t)sizeof(T);
   }
 }
