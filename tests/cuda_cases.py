@@ -1,7 +1,7 @@
 """One product launched on bare device memory: any offset and leading dimension, and a look at all around C.
 
-Shared by the tests on the CPU stand-in, those on a GPU, and `gpu_sanitize.py`. Operands are small integers, so
-every sum is exact and the result must match bit for bit after its one rounding to the storage type.
+Shared by the tests on the CPU stand-in, those on a GPU, and `gpu_sanitize.py`. Operands are small integers,
+so every sum is exact and the result must match bit for bit after its one rounding to the storage type.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def expected(p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndar
     return product + (p.beta * c.astype(np.float64) if p.beta else 0.0)
 
 
-def check(kernel: Kernel, p: Problem, layout: Layout = Layout(), seed: int = 0) -> None:
+def check(kernel: Kernel, p: Problem, layout: Layout = LAYOUTS[0], seed: int = 0) -> None:
     """Launch and compare: C exact, everything around it untouched, and a second launch identical."""
     device = cuda.device(0)
     device.activate()

@@ -132,9 +132,10 @@ def test_what_it_does_not_compute(blas):
     backend = cublas.Cublas()
     assert "vector_add" in backend.supports(Problem(op="vector_add", n=4))
     assert "float32 in bf16" in backend.supports(Problem(m=4, n=4, k=4, math="bf16"))
+    p = Problem(op="vector_add", n=4)
+    operands = backends.allocate(p)
     with pytest.raises(Unavailable, match="vector_add"):
-        p = Problem(op="vector_add", n=4)
-        backend.open(p, backends.allocate(p))
+        backend.open(p, operands)
 
 
 def test_sizes_beyond_32_bits_take_the_64_bit_interface():
