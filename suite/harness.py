@@ -43,12 +43,15 @@ def measure_group(
     on_event: Callable[[Event], None] | None = None,
     clocks: ReadClocks | None = clock_rates.read_clocks,
     memory_bytes: int | None = None,
+    cpu_problem: Problem | None = None,
 ) -> list[Cell]:
     """Time the best CPU candidate against the best GPU candidate in every mode of one problem.
 
     modes: (transfer, reuse) pairs. backends: the candidates (all usable ones when None). gate: judges an open
     session (`suite.gate.check` when None; none at all with settings.gate off). clocks: reads clock rates.
-    memory_bytes: free host memory (asked of the system when None).
+    memory_bytes: free host memory (asked of the system when None). cpu_problem: what the CPU side computes,
+    the same product in another arithmetic (`problem` when None); operands of another type hold the same
+    values.
 
     Returns candidates, pilots, controls, and cells without samples that say why, all of one group. What a
     candidate raises costs only its own cells; ClockError and KeyboardInterrupt pass through, after every
@@ -58,26 +61,30 @@ def measure_group(
     modes = tuple(dict.fromkeys(modes))
     group = group_key(problem, host_memory)
     backends = registry.usable(problem) if backends is None else list(backends)
-    operands, reason = _operands(problem, host_memory, settings, memory_bytes)
+    problems = {"cuda": problem, "cpu": cpu_problem or problem}
+    operands, reason = _operands(problems, host_memory, settings, memory_bytes)
     if operands is None:
-        return nothing(problem, host_memory, group, modes, settings, backends, reason)
+        return nothing(problems, host_memory, group, modes, settings, backends, reason)
     rng = Random(f"{settings.seed}/{group}")
-    bench = Bench(problem, operands, host_memory, modes, settings, clock or PerfClock(), rng, group)
+    bench = Bench(problems, operands, host_memory, modes, settings, clock or PerfClock(), rng, group)
     bench.gate = (gate or _default_gate(settings.seed)) if settings.gate else None
     bench.on_event = on_event
     return _measure(bench, backends, clocks)
 
 
 def _operands(
-    problem: Problem, host_memory: HostMemory, settings: Settings, memory_bytes: int | None
-) -> tuple[Operands | None, str]:
-    """The host arrays, or the reason why there are none."""
+    problems: dict[str, Problem], host_memory: HostMemory, settings: Settings, memory_bytes: int | None
+) -> tuple[dict[str, Operands] | None, str]:
+    """The host arrays of each device, the same ones where the type is the same, or why there are none."""
     free = available_bytes() if memory_bytes is None else memory_bytes
-    reason = too_large(problem, settings.gate, free)
+    gpu, cpu = problems["cuda"], problems["cpu"]
+    reason = too_large(gpu, settings.gate, free, cpu)
     if reason:
         return None, reason
     try:
-        return allocate(problem, host_memory), ""
+        shared = allocate(gpu, host_memory)
+        own = shared if cpu.dtype == gpu.dtype else allocate(cpu, host_memory)
+        return {"cuda": shared, "cpu": own}, ""
     except Exception as error:
         return None, reason_of(error)
 
@@ -95,7 +102,7 @@ def _measure(bench: Bench, backends: Sequence[Backend], read: ReadClocks | None)
     try:
         skips = open_all(bench, backends, opened)
         skips += gate_contenders(bench, opened)
-        fill_random(bench.operands, bench.settings.seed)
+        _fill(bench)
         alive = [one for one in opened if not one.closed]
         for one in alive:
             skips += _upload(bench, one)
@@ -108,6 +115,14 @@ def _measure(bench: Bench, backends: Sequence[Backend], read: ReadClocks | None)
             _close(one)
     bench.tell("done")
     return [*cells, *(c for skip in skips for c in skipped(bench, skip))]
+
+
+def _fill(bench: Bench) -> None:
+    """Random operands, the same values on both sides."""
+    fill_random(bench.operands["cuda"], bench.settings.seed)
+    for source, target in zip(bench.operands["cuda"], bench.operands["cpu"], strict=True):
+        if source is not None and target is not None and target is not source:
+            target[...] = source
 
 
 def _close(one: Candidate) -> None:

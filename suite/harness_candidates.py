@@ -91,7 +91,7 @@ def open_all(bench: Bench, backends: Sequence[Backend], keep: list[Candidate]) -
 
 def _cannot(backend: Backend, bench: Bench) -> str:
     available = backend.probe()
-    return (backend.supports(bench.problem) or "") if available.ok else available.reason
+    return (backend.supports(bench.problems[backend.device]) or "") if available.ok else available.reason
 
 
 def _open_counts(
@@ -121,7 +121,7 @@ def _counts(bench: Bench, backend: Backend) -> Sequence[int | None]:
         return [None]
     if bench.settings.threads is not None:
         return [bench.settings.threads]
-    return sorted(backend.thread_counts(bench.problem), reverse=True)
+    return sorted(backend.thread_counts(bench.problems[backend.device]), reverse=True)
 
 
 def _open_one(
@@ -130,7 +130,10 @@ def _open_one(
     """Open, first call, rough times; what raises is closed and skipped."""
     one = None
     try:
-        session = backend.open(bench.problem, bench.operands, host_memory=bench.host_memory, threads=threads)
+        device = backend.device
+        session = backend.open(
+            bench.problems[device], bench.operands[device], host_memory=bench.host_memory, threads=threads
+        )
         one = Candidate(backend, session, threads, modes)
         keep.append(one)
         _screen(bench, one)

@@ -59,7 +59,7 @@ def cell(
 
 def _common(bench: Bench, backend: str, device: str, threads: int | None, info: SessionInfo) -> dict:
     return {
-        "problem": bench.problem,
+        "problem": bench.problems[device],
         "backend": backend,
         "device": device,
         "host_memory": bench.host_memory,
@@ -111,7 +111,7 @@ def skipped(bench: Bench, skip: Skip) -> list[Cell]:
 
 
 def nothing(
-    problem: Problem,
+    problems: dict[str, Problem],
     host_memory: str,
     group: str,
     modes: Sequence[Mode],
@@ -122,7 +122,7 @@ def nothing(
     """Cells of a group that could not even begin, for every backend and mode."""
     return [
         Cell(
-            problem=problem,
+            problem=problems[backend.device],
             backend=backend.name,
             device=backend.device,
             transfer=transfer,

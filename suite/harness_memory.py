@@ -46,9 +46,14 @@ def operand_bytes(p: Problem) -> int:
     return ITEMSIZE[p.dtype] * p.batch * (inputs[p.op] + p.c_entries)
 
 
-def too_large(problem: Problem, gate: bool, available: int | None) -> str:
-    """The reason why a measurement of `problem` would not fit in `available` bytes; empty when it does."""
-    need = int(operand_bytes(problem) * (GATE_COPIES if gate else 1.0))
+def too_large(problem: Problem, gate: bool, available: int | None, beside: Problem | None = None) -> str:
+    """The reason why a measurement of `problem` would not fit in `available` bytes; empty when it does.
+
+    beside: what the CPU side computes; its operands count too where they are of another type.
+    """
+    own = beside is not None and beside.dtype != problem.dtype
+    held = operand_bytes(problem) + (operand_bytes(beside) if own and beside else 0)
+    need = int(held * (GATE_COPIES if gate else 1.0))
     if available is None or need <= available:
         return ""
     return f"host memory: needs {need / 1e9:.2f} GB, {available / 1e9:.2f} GB are free"

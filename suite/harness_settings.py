@@ -76,10 +76,10 @@ class Event(msgspec.Struct, frozen=True):
 
 @dataclass
 class Bench:
-    """What every step of measuring one group needs."""
+    """What every step of measuring one group needs: for each device (cpu, cuda) its problem and operands."""
 
-    problem: Problem
-    operands: Operands
+    problems: dict[str, Problem]
+    operands: dict[str, Operands]
     host_memory: HostMemory
     modes: tuple[Mode, ...]
     settings: Settings

@@ -149,13 +149,15 @@ what_to_measure = stacked(
         kind="dtype",
         default=("float32",),
         show_default="float32",
-        help=f"{', '.join(ITEMSIZE)}; f32, fp32, f64 and the like are understood.",
+        help=f"{', '.join(ITEMSIZE)}; f32, fp32, f64 and the like are understood. For float16 and bfloat16 "
+        "the CPU side computes the same values as float32 in fp32, and every table says so.",
     ),
     many(
         "--math",
         parse=listed(one_of(tuple(MATHS), "math")),
         kind="math",
-        help=f"Arithmetic really done: {', '.join(MATHS)}.  [default: that of the dtype; fp32 is never TF32]",
+        help=f"Arithmetic of the GPU side: {', '.join(MATHS)}. The CPU side computes in that of the dtype; "
+        "where they differ, every table names both.  [default: that of the dtype; fp32 is never TF32]",
     ),
     click.option(
         "--batch",

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backends.arithmetic import canonical_dtype
+import msgspec
+
+from backends.arithmetic import DEFAULT_MATH, canonical_dtype
 from backends.base import Problem
 
 from .shapes import FAMILIES as GEMM_NAMES
 from .shapes import Shape, parse_shape, parse_sizes
 
-__all__ = ["FAMILIES", "Shape", "clip", "family", "parse_sizes", "problem_at", "size_of"]
+__all__ = [
+    "FAMILIES", "Shape", "clip", "cpu_arithmetic", "cpu_problem", "family", "parse_sizes", "problem_at",
+    "size_of", "words",
+]  # fmt: skip
 
 FAMILIES: dict[str, dict[str, str]] = {
     "gemm": {**GEMM_NAMES, "tall-square": "K=N,M=16K", "square-wide": "M=K,N=16K"},
@@ -64,6 +69,35 @@ def problem_at(
         raise ValueError(f"operation {op!r} is unknown: use gemm, gemv, vector_add or copy")
     dtype = canonical_dtype(dtype)
     return Problem(op=op, m=m, n=n, k=k, batch=batch, dtype=dtype, math=math, alpha=alpha, beta=beta)  # type: ignore[arg-type]
+
+
+def cpu_arithmetic(dtype: str, math: str) -> tuple[str, str]:
+    """(dtype, math) of the CPU side where the GPU side computes `dtype` in `math`.
+
+    The arithmetic of the storage type itself; float32 in fp32 for half types, for which no CPU BLAS is known.
+    """
+    dtype = "float32" if dtype in ("float16", "bfloat16") else dtype
+    return dtype, DEFAULT_MATH[dtype]
+
+
+def cpu_problem(problem: Problem) -> Problem:
+    """`problem` as the CPU side computes it; itself unless the GPU was asked for a reduced precision."""
+    dtype, math = cpu_arithmetic(problem.dtype, problem.math)
+    same = (dtype, math) == (problem.dtype, problem.math)
+    return problem if same else msgspec.structs.replace(problem, dtype=dtype, math=math)
+
+
+def words(dtype: str, math: str) -> str:
+    """The arithmetic of a comparison: `float32`; both sides' where they differ.
+
+    `float32, CPU fp32 against GPU tf32`, or `CPU float32 against GPU float16`.
+    """
+    cpu = cpu_arithmetic(dtype, math)
+    if cpu == (dtype, math):
+        return dtype
+    if cpu[0] == dtype:
+        return f"{dtype}, CPU {cpu[1]} against GPU {math}"
+    return f"CPU {cpu[0]} against GPU {dtype}"
 
 
 def size_of(problem: Problem, shape: Shape) -> int:

@@ -101,6 +101,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...] = ()
 
 
+def group_arithmetic(cell: Cell) -> tuple[str, str]:
+    """(dtype, math) asked of the comparison group of `cell`; its CPU side may compute in another."""
+    parts = cell.group.split("/")
+    return (parts[3], parts[4]) if len(parts) > 4 else (cell.problem.dtype, cell.problem.math)
+
+
 def group_key(problem: Problem, host_memory: str) -> str:
     """Names the comparison group: all candidates, modes and controls of one problem and host memory kind."""
     p = problem

@@ -149,7 +149,8 @@ def _check_math(request: Request, dtype: str) -> None:
 
 
 def _check_memory(problem: Problem) -> None:
-    reason = harness_memory.too_large(problem, True, harness_memory.available_bytes())
+    free = harness_memory.available_bytes()
+    reason = harness_memory.too_large(problem, True, free, plan.cpu_problem(problem))
     if reason:
         sizes = (
             f"{problem.m} x {problem.n} x {problem.k}"
@@ -194,9 +195,9 @@ def _named(name: str) -> list[Backend]:
 
 
 def candidates(problem: Problem, chosen: Sequence[Backend]) -> list[Backend]:
-    """Who is measured: on each side those chosen, or, where none is, every usable one for `problem`."""
+    """Who is measured: on each side those chosen, or, where none is, every usable one for its problem."""
     found: list[Backend] = []
-    for device in ("cpu", "cuda"):
+    for device, its in (("cpu", plan.cpu_problem(problem)), ("cuda", problem)):
         side = [backend for backend in chosen if backend.device == device]
-        found += side or backends.usable(problem, device)
+        found += side or backends.usable(its, device)
     return found

@@ -110,6 +110,7 @@ class Measuring:
             backends=candidates(problem, self.chosen),
             clock=self.clock,
             on_event=lambda event: self._tell(sweep, size, event),
+            cpu_problem=plan.cpu_problem(problem),
         )
         self._keep(key, cells)
         return cells

@@ -8,7 +8,7 @@ import msgspec
 
 from .. import plan, profiles, sweep
 from ..exits import Exit, Stop
-from ..record import Cell, Run
+from ..record import Cell, Run, group_arithmetic
 from ..request import Request
 
 
@@ -40,7 +40,7 @@ def wanted(asked: Request, cell: Cell) -> bool:
     """Whether a recorded cell belongs to the question, its size and shape aside."""
     p = cell.problem
     arithmetics = {(s.dtype, s.math) for s in asked.sweeps}
-    right = p.op == asked.op and p.batch == asked.batch and (p.dtype, p.math) in arithmetics
+    right = p.op == asked.op and p.batch == asked.batch and group_arithmetic(cell) in arithmetics
     mode = (cell.transfer, cell.reuse) in asked.modes or cell.role.startswith("control")
     return right and mode and cell.host_memory in asked.host_memory
 
@@ -67,5 +67,5 @@ def contents(profile: Run) -> list[str]:
     found: dict[str, list[int]] = {}
     for cell in profile.cells:
         p = cell.problem
-        found.setdefault(f"{p.op} {p.dtype} in {p.math}", []).append(max(p.m, p.n, p.k))
+        found.setdefault(f"{p.op} {' in '.join(group_arithmetic(cell))}", []).append(max(p.m, p.n, p.k))
     return [f"{name} to {max(sizes)}" for name, sizes in found.items()]

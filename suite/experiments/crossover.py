@@ -17,7 +17,7 @@ from rich.text import Text
 
 from backends.base import Backend
 
-from .. import export, gpu_info, machine, options, profiles, request, sweep
+from .. import export, gpu_info, machine, options, plan, profiles, request, sweep
 from ..exits import Exit, Stop
 from ..journal import Journal, RecordError
 from ..record import Cell, Run
@@ -78,9 +78,16 @@ def header_of(asked: Request, command: str, about: dict[str, Any]) -> Run:
         created=now.isoformat(timespec="seconds"),
         experiment=EXPERIMENT,
         command=machine.scrub(command),
-        options=asked.options() | about,
+        options=asked.options() | about | arithmetics_of(asked),
         machine=machine.describe(),
     )
+
+
+def arithmetics_of(asked: Request) -> dict[str, Any]:
+    """For the record: the comparisons whose two sides compute in different arithmetics, if any."""
+    asked_for = dict.fromkeys((s.dtype, s.math) for s in asked.sweeps)
+    mixed = [plan.words(*pair) for pair in asked_for if plan.cpu_arithmetic(*pair) != pair]
+    return {"mixed_arithmetics": mixed} if mixed else {}
 
 
 def unanswered(asked: Request, lines: Sequence[summary.Line]) -> list[str]:
@@ -149,6 +156,7 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     lines = [
         f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then by bisection",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
+        *(f"reduced precision: {text}" for text in arithmetics_of(asked).get("mixed_arithmetics", ())),
         f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
         f"GPU candidates: {', '.join(sides['cuda']) or f'none: {gpu or no_gpu}'}",
         f"about {asked.groups_expected} comparison groups, at most {len(asked.sweeps) * asked.grid.limit}",
@@ -175,7 +183,7 @@ Examples:
   gemm-crossover crossover -m 1000 -n 1000 -k 64            one point: who wins, by how much
   gemm-crossover crossover --shape 'M=N,K=32' --sizes 64:4096:x2
   gemm-crossover crossover --backend native --backend cublas --threads 8
-  gemm-crossover crossover --dtype f32 --math tf32          tensor cores, labelled as such
+  gemm-crossover crossover --dtype f32 --math tf32          GPU in tf32 against CPU in fp32, so labelled
   gemm-crossover crossover --time-budget 5m --export-json run.json
   gemm-crossover crossover --dry-run                        the plan, nothing measured
 

@@ -10,6 +10,7 @@ import plotext
 from rich.console import Console
 from rich.text import Text
 
+from ..plan import words
 from ..stats import interval
 from .figures import significant, time
 from .summary import Line, worth_points
@@ -48,16 +49,16 @@ def cpu_times(lines: Iterable[Line]) -> list[Curve]:
         timed = [(size, seconds) for size, seconds in timed if seconds > 0]
         if timed:
             sizes, values = zip(*timed, strict=True)
-            found.append(Curve("", f"CPU {name(line)}", sizes, values))
+            found.append(Curve("", f"CPU {name(line, cpu_alone=True)}", sizes, values))
     return _lettered(found)
 
 
-def name(line: Line) -> str:
-    """What tells a line from the others of its run."""
+def name(line: Line, cpu_alone: bool = False) -> str:
+    """What tells a line from the others of its run. cpu_alone: with the arithmetic of the CPU side only."""
+    q = line.question
+    arithmetic = words(*q.side("cpu")) if cpu_alone else q.arithmetic
     mark = {"measured": "", "recorded": ", RECORDED", "cross-machine": ", CPU here against RECORDED GPU"}
-    return (
-        f"{line.question.arithmetic} {line.question.mode} {line.question.host_memory}{mark[line.comparison]}"
-    )
+    return f"{arithmetic} {q.mode} {q.host_memory}{mark[line.comparison]}"
 
 
 def _lettered(curves: Sequence[Curve]) -> list[Curve]:

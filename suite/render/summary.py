@@ -20,7 +20,7 @@ from ..analysis import across
 from ..analysis import crossover as analysis
 from ..analysis.controls import group_resolution, run_resolution
 from ..analysis.ratio import UNKNOWN, Ratio, ratio
-from ..record import Cell, Run
+from ..record import Cell, Run, group_arithmetic
 
 Comparison = Literal["measured", "recorded", "cross-machine"]
 
@@ -50,9 +50,18 @@ class Question(msgspec.Struct, frozen=True):
 
     @property
     def arithmetic(self) -> str:
-        """`float32`, or `float32 in tf32` where the arithmetic is not the type's own."""
-        own = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}[self.dtype]
-        return self.dtype if self.math == own else f"{self.dtype} in {self.math}"
+        """`float32`; both sides' where the CPU side computes in another: see `plan.words`."""
+        return plan.words(self.dtype, self.math)
+
+    def side(self, device: str) -> tuple[str, str]:
+        """(dtype, math) in which this side computes."""
+        asked = (self.dtype, self.math)
+        return plan.cpu_arithmetic(*asked) if device == "cpu" else asked
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the two sides compute in different arithmetics."""
+        return self.side("cpu") != self.side("cuda")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -140,7 +149,7 @@ def questions(run: Run) -> list[Question]:
         for shape in shapes:
             if not cell.role.startswith("control") and _size(cell, shape) is not None:
                 p = cell.problem
-                where = (p.dtype, p.math, p.batch, cell.host_memory)
+                where = (*group_arithmetic(cell), p.batch, cell.host_memory)
                 found[Question(p.op, shape, *where, cell.transfer, cell.reuse, cell.calls_from)] = None
     return list(found)
 
@@ -164,7 +173,7 @@ def _of(question: Question, cells: Iterable[Cell]) -> list[Cell]:
 
 def _group_of(cell: Cell) -> tuple[str, str, str, int, str]:
     p = cell.problem
-    return p.op, p.dtype, p.math, p.batch, cell.host_memory
+    return p.op, *group_arithmetic(cell), p.batch, cell.host_memory
 
 
 def _line(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Line:
@@ -200,10 +209,14 @@ def _entries(question: Question, comparison: Comparison, cpu: list[Cell], gpu: l
 
 
 def _candidates(question: Question, cells: Iterable[Cell], device: str) -> dict[int, Cell]:
+    """By size; a cell in another arithmetic than its side's is none."""
+    right = ("candidate", device, *question.side(device))
     return {
         _size(cell, question.shape) or 0: cell
         for cell in cells
-        if cell.role == "candidate" and cell.device == device and cell.samples_s and _asked(question, cell)
+        if (cell.role, cell.device, cell.problem.dtype, cell.problem.math) == right
+        and cell.samples_s
+        and _asked(question, cell)
     }
 
 

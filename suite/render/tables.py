@@ -167,6 +167,8 @@ def _line_notes(line: Line) -> Iterable[str]:
     found = line.crossover
     if line.why:
         yield f"no verdict: {line.why}"
+    if line.question.mixed:
+        yield _precision(line)
     if found.points and found.resolution < float("inf"):
         yield f"the smallest ratio told apart is {found.resolution:.3f}"
     if found.isolated_losses:
@@ -177,6 +179,16 @@ def _line_notes(line: Line) -> Iterable[str]:
         yield found.completeness
     for flag, count in line.flagged.items():
         yield f"{count} of {len(line.cells)} timings {flag.replace('_', ' ')}"
+
+
+def _precision(line: Line) -> str:
+    """What must be known of a comparison of two arithmetics."""
+    (cpu, cpu_math), (gpu, gpu_math) = line.question.side("cpu"), line.question.side("cuda")
+    copied = "" if cpu == gpu else f"; the same values were stored as {cpu} for the CPU beforehand, untimed"
+    return (
+        f"REDUCED PRECISION, as asked for: the CPU computes in {cpu_math}, the GPU in {gpu_math}, "
+        f"each checked in its own arithmetic{copied}"
+    )
 
 
 def _gate_notes(cells: Sequence[Cell]) -> Iterable[str]:

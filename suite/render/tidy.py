@@ -7,7 +7,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from ..record import Cell, Run
+from ..plan import words
+from ..record import Cell, Run, group_arithmetic
 from ..stats import interval
 
 
@@ -44,6 +45,7 @@ _MADE: dict[str, Callable[[Cell], Any]] = {
     "flags": lambda cell: " ".join(cell.flags),
     "skip_reason": lambda cell: cell.skip_reason,
     "group": lambda cell: cell.group,
+    "group_arithmetic": lambda cell: words(*group_arithmetic(cell)),
 }
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import scripted
 from click.testing import CliRunner
-from scripted import ROOT, environment, run_suite
+from scripted import ROOT, environment, records, run_suite
 
 from suite import experiments, journal
 from suite.cli import app
@@ -191,6 +191,46 @@ class TestOutputPlaces:
         done = run_suite("crossover", *SCRIPTED, *FAST, "--export-svg", tmp_path / "x.svg", env=env)
         assert done.returncode == 2
         assert done.stderr == "error: --export-svg needs matplotlib: pip install 'gemm-crossover[plot]'\n"
+
+
+class TestReducedPrecision:
+    """--math tf32: answered with both arithmetics named, beside fp32 only in a row of its own."""
+
+    def test_is_answered_and_labelled(self, plugin, tmp_path):
+        target = tmp_path / "run.json"
+        words = ("--math", "tf32", "--export-json", target, "-q")
+        done = run_suite("crossover", *SCRIPTED, *FAST, *words, env=plugin)
+        assert done.returncode == 0, done.stderr
+        assert "float32, CPU fp32 against GPU tf32" in done.stdout and "REDUCED PRECISION" in done.stdout
+        found = {(c["device"], c["problem"]["math"]) for c in records(target)}
+        assert found == {("cpu", "fp32"), ("cuda", "tf32")}
+        again = run_suite("report", target, env=plugin)
+        assert again.returncode == 0 and "CPU fp32 against GPU tf32" in again.stdout
+
+    def test_has_a_row_of_its_own_beside_fp32(self, plugin, tmp_path):
+        target = tmp_path / "t.md"
+        words = ("--math", "fp32,tf32", "--time-budget", "8", "--export-markdown", target, "-q")
+        done = run_suite("crossover", *SCRIPTED, *FAST, *words, env=plugin)
+        assert done.returncode == 0, done.stderr
+        rows = [line for line in target.read_text().splitlines() if line.startswith("| gemm")]
+        assert [row.split(" | ")[0] for row in rows] == [
+            "| gemm float32, square",
+            "| gemm float32, CPU fp32 against GPU tf32, square",
+        ]
+
+    def test_without_a_gpu_that_computes_it_there_is_no_verdict(self, plugin):
+        words = ("--backend", "scripted-cpu", "--backend", "scripted-gpu", "--math", "bf16", "-q")
+        done = run_suite("crossover", *words, *FAST, env=plugin)
+        assert done.returncode == 4, done.stderr
+        assert "NO VERDICT for float32 in bf16" in done.stdout and "no bf16 here" in done.stdout
+
+    def test_the_plan_names_both(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        result = invoke("crossover", "--dry-run", "--dtype", "f16", "--sizes", "64")
+        assert result.exit_code == 0
+        assert "reduced precision: CPU float32 against GPU float16" in result.output
+        assert "CPU candidates: none" not in result.output
+        assert "reduced precision" not in invoke("crossover", "--dry-run", "--sizes", "64").output
 
 
 class TestBrokenFiles:

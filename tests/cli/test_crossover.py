@@ -383,3 +383,82 @@ class TestProfiles:
             assert {cell.provenance for cell in profile.cells} == {"recorded"}
             assert profile.machine["gpus"] and not ABSOLUTE.search(msgspec.json.encode(profile).decode())
             assert machine.scrub(profile.options["label"]) == profile.options["label"]
+
+
+@pytest.fixture(scope="module")
+def both_maths():
+    return checked(Request(sizes=(16, 32, 64), maths=("fp32", "tf32"), transfers=("resident",)))
+
+
+@pytest.fixture(scope="module")
+def reduced(both_maths):
+    clock, backends = scripted.reduced_pair()
+    return crossover.measure(both_maths, chosen=backends, clock=clock)
+
+
+class TestReducedPrecision:
+    """A GPU in tf32 or float16 against a CPU in fp32: answered, never mixed with fp32, named everywhere."""
+
+    BOTH = "CPU fp32 against GPU tf32"
+
+    def test_it_is_answered_and_kept_apart_from_fp32(self, reduced, both_maths):
+        lines = {line.question.math: line for line in summary.lines(reduced)}
+        assert set(lines) == {"fp32", "tf32"} and crossover.unanswered(both_maths, list(lines.values())) == []
+        for math, line in lines.items():
+            assert {e.cpu.problem.math for e in line.entries} == {"fp32"}
+            assert {e.gpu.problem.math for e in line.entries} == {math}
+            assert all(e.cpu.group == e.gpu.group for e in line.entries)
+        assert lines["fp32"].crossover.stable_from > lines["tf32"].crossover.stable_from
+
+    def test_every_table_plot_and_export_names_both(self, reduced):
+        text = shown(reduced, width=200)
+        verdict = text[text.index("from which size") :]
+        assert f"gemm float32, {self.BOTH}, square" in verdict and "REDUCED PRECISION" in verdict
+        titles = [line for line in text.splitlines() if "host memory" in line]
+        assert sum(self.BOTH in title for title in titles) == 1
+        assert any(f"float32, {self.BOTH} resident" in c.name for c in plot.speedups(summary.lines(reduced)))
+        assert markdown.render(reduced).decode().count(self.BOTH) >= 3
+        rows = list(csv.DictReader(io.StringIO(tidy.render(reduced).decode())))
+        mixed = {(r["device"], r["math"]) for r in rows if r["group_arithmetic"] == f"float32, {self.BOTH}"}
+        assert mixed == {("cpu", "fp32"), ("cuda", "tf32")}
+        assert {r["math"] for r in rows if r["group_arithmetic"] == "float32"} == {"fp32"}
+        assert reduced.options["mixed_arithmetics"] == [f"float32, {self.BOTH}"]
+
+    def test_fp32_alone_says_nothing_of_it(self, scripted_run):
+        assert "mixed_arithmetics" not in scripted_run.options
+        assert "REDUCED" not in shown(scripted_run) and "against" not in shown(scripted_run)
+
+    def test_the_picture_names_both(self, reduced):
+        pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+        assert b"CPU fp32 against GPU tf32" in svg.render(reduced)
+
+    def test_float16_meets_float32(self):
+        clock, backends = scripted.reduced_pair()
+        asked = checked(Request(sizes=(16, 64), dtypes=("float16",), transfers=("resident",)))
+        run = crossover.measure(asked, chosen=backends, clock=clock)
+        (line,) = summary.lines(run)
+        assert line.decided and {c.problem.dtype for c in line.cells} == {"float16", "float32"}
+        text = " ".join(shown(run, width=200).split())
+        assert "CPU float32 against GPU float16" in text and "stored as float32 for the CPU" in text
+
+    def test_a_recorded_machine_answers_it(self, reduced):
+        elsewhere = machine.describe() | {"fingerprint": "0123456789ab", "gpus": [{"name": "Scripted GPU"}]}
+        recorded = profiles.build([msgspec.structs.replace(reduced, machine=elsewhere)], "scripted")
+        clock, (cpu, _) = scripted.reduced_pair()
+        asked = checked(Request(sizes=(16, 32, 64), maths=("tf32",), transfers=("resident",)))
+        overlaid = crossover.measure(asked, chosen=[cpu], profile=recorded, clock=clock)
+        lines = summary.lines(overlaid)
+        assert [line.comparison for line in lines] == ["recorded", "cross-machine"]
+        assert {line.question.math for line in lines} == {"tf32"} and all(line.decided for line in lines)
+        assert crossover.unanswered(asked, lines) == []
+        assert {c.problem.math for c in overlaid.cells if c.device == "cuda"} == {"tf32"}
+        assert shown(overlaid, width=200).count(self.BOTH) >= 3
+
+    def test_a_cpu_time_in_the_reduced_arithmetic_does_not_stand_for_fp32(self, reduced):
+        cells = tuple(
+            msgspec.structs.replace(c, problem=msgspec.structs.replace(c.problem, math="tf32"))
+            for c in reduced.cells
+            if "/tf32/" in c.group
+        )
+        (line,) = summary.lines(msgspec.structs.replace(reduced, cells=cells))
+        assert not line.decided and line.why == "no CPU time"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Problem
-from suite.plan import FAMILIES, clip, family, problem_at, size_of
+from suite.plan import FAMILIES, clip, cpu_problem, family, problem_at, size_of, words
 
 
 def dims(op, name, size):
@@ -64,3 +64,25 @@ def test_errors_name_the_value_and_what_would_be_right(call, message):
 
 def test_clip_bounds_the_longest_dimension():
     assert clip((16, 32, 64, 128), family("M=N,K=16M"), 1024) == (16, 32, 64)
+
+
+REDUCED = [
+    ("float32", "tf32", "float32", "float32, CPU fp32 against GPU tf32"),
+    ("float32", "bf16", "float32", "float32, CPU fp32 against GPU bf16"),
+    ("float16", "fp16", "float32", "CPU float32 against GPU float16"),
+    ("bfloat16", "bf16", "float32", "CPU float32 against GPU bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "math", "cpu", "text"), REDUCED)
+def test_the_cpu_side_of_a_reduced_precision_is_plain(dtype, math, cpu, text):
+    asked = Problem(m=3, n=4, k=5, beta=0.5, trans_b=True, dtype=dtype, math=math)
+    assert cpu_problem(asked) == Problem(m=3, n=4, k=5, beta=0.5, trans_b=True, dtype=cpu, math="fp32")
+    assert words(dtype, math) == text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_both_sides_of_a_full_precision_are_the_same(dtype):
+    asked = Problem(m=3, n=4, k=5, dtype=dtype)
+    assert cpu_problem(asked) is asked
+    assert words(dtype, asked.math) == dtype
