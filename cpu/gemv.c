@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16 };
+enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16, MAX_PARTS = 32, SPLIT_ROWS = 64 };
 
 #define DEFINE_LOOSE(T, name)                                                                      \
   static void name(const matvec *v) {                                                              \
@@ -34,9 +34,10 @@ static void rows_product(const kernel *kn, const matvec *v) {
 typedef struct {
   const kernel *kn;
   const matvec *whole;
+  char *parts; /* of y, one column of SPLIT_ROWS for each thread; where columns are shared */
 } job;
 
-static void work(void *arg, int id, int count) {
+static void share_rows(void *arg, int id, int count) {
   const job *w = arg;
   const ptrdiff_t grains = ceil_div(w->whole->m, ROW_GRAIN), size = w->kn->size;
   const ptrdiff_t first = min_of(w->whole->m, grains * id / count * ROW_GRAIN);
@@ -46,6 +47,30 @@ static void work(void *arg, int id, int count) {
   part.a = (const char *)part.a + first * part.rs_a * size;
   part.y = (char *)part.y + first * part.inc_y * size;
   if (part.m > 0) rows_product(w->kn, &part);
+}
+
+static void share_columns(void *arg, int id, int count) {
+  const job *w = arg;
+  const ptrdiff_t n = w->whole->n, first = n * id / count, size = w->kn->size;
+  matvec part = *w->whole;
+  part.n = n * (id + 1) / count - first;
+  part.a = (const char *)part.a + first * part.cs_a * size;
+  part.x = (const char *)part.x + first * size;
+  part.y = w->parts + id * SPLIT_ROWS * size, part.inc_y = 1;
+  part.alpha = 1, part.beta = 0;
+  rows_product(w->kn, &part);
+}
+
+/* Few long rows: partial sums side by side, then their sum as one more product, with a vector of ones. */
+static void product_by_columns(const kernel *kn, const matvec *v, int threads) {
+  static const float ones_f32[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
+  static const double ones_f64[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
+  double parts[MAX_PARTS * SPLIT_ROWS];
+  job w = {kn, v, (char *)parts};
+  const int count = pool_run(share_columns, &w, (int)min_of(threads, MAX_PARTS));
+  const void *ones = kn->type == GEMM_F32 ? (const void *)ones_f32 : (const void *)ones_f64;
+  const matvec sum = {v->m, count, parts, 1, SPLIT_ROWS, ones, v->y, v->inc_y, v->alpha, v->beta};
+  kn->add_columns(&sum);
 }
 
 static int threads_for(const product *p) {
@@ -68,7 +93,12 @@ int gemv_product(const product *p) {
     copy_vector(x, p->b, p->k, p->rs_b, p->kn->size);
     v.x = x;
   }
-  job w = {p->kn, &v};
-  pool_run(work, &w, threads_for(p));
+  const int threads = threads_for(p);
+  if (threads > 1 && v.m < (ptrdiff_t)ROW_GRAIN * threads && v.m <= SPLIT_ROWS) {
+    product_by_columns(p->kn, &v, threads);
+  } else {
+    job w = {p->kn, &v, NULL};
+    pool_run(share_rows, &w, threads);
+  }
   return GEMM_OK;
 }

@@ -236,7 +236,7 @@ def test_own_variable_goes_before_openmps():
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
 def test_instruction_set_can_be_lowered(isa):
     if isa not in NATIVE.probe().detail["isa_usable"]:
-        pytest.skip(f"{isa} is not usable on this CPU")
+        pytest.skip(f"this CPU has no {isa}")
     code = (
         "import numpy as np, backends; n = backends.get('native');"
         "A = np.arange(77 * 70, dtype='f4').reshape(77, 70) % 13; B = A.T.copy();"
