@@ -16,10 +16,14 @@ from .harness_settings import Event, Settings
 from .journal import Journal
 from .record import Cell, group_key
 from .request import Request, Sweep, candidates
-from .search import next_sizes
+from .search import doubtful_sizes, next_sizes
 
 LEAST_GROUP_S = 0.25
 """Below this a comparison group has too few rounds for an interval."""
+
+
+MOST_AGAIN = 3
+"""Doubtful sizes measured a second time in one sweep, at most."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -73,17 +77,26 @@ class Measuring:
         return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault)
 
     def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
-        request, cells = self.request, []
+        groups: dict[int, list[Cell]] = {}
         verdicts: dict[int, tuple[str, ...]] = {}
-        while sizes := next_sizes(request.grid, verdicts):
+        again: set[int] = set()
+        while sizes := self._next(verdicts, again):
             self._expect(sizes, sweeps_left)
-            group = self._group(sweep, sizes[0])
+            group = self._group(sweep, sizes[0], again=sizes[0] in groups)
             if group is None:
-                self._give_up(sweep, sizes)
+                self._give_up(sweep, [size for size in sizes if size not in groups])
                 break
-            cells += group
+            again |= {sizes[0]} & groups.keys()
+            groups[sizes[0]] = group
             verdicts[sizes[0]] = self._verdicts(group)
-        return cells
+        return [cell for group in groups.values() for cell in group]
+
+    def _next(self, verdicts: dict[int, tuple[str, ...]], again: set[int]) -> list[int]:
+        """What the search asks for; when it has ended the doubtful sizes, each measured once more at most."""
+        sizes = next_sizes(self.request.grid, verdicts)
+        if sizes or len(again) >= MOST_AGAIN:
+            return sizes
+        return [size for size in doubtful_sizes(verdicts) if size not in again][: MOST_AGAIN - len(again)]
 
     def _expect(self, sizes: Sequence[int], sweeps_left: int) -> None:
         """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
@@ -92,13 +105,16 @@ class Measuring:
         later = sweeps_left * self.request.groups_expected // len(self.request.sweeps)
         self.expected = max(self.expected, self.done + 2 * len(sizes) + later)
 
-    def _group(self, sweep: Sweep, size: int) -> list[Cell] | None:
-        """The cells of one size, measured or from the journal; None when the time is spent."""
+    def _group(self, sweep: Sweep, size: int, again: bool) -> list[Cell] | None:
+        """The cells of one size, measured or, unless `again`, from the journal; None when the time is spent.
+
+        Measured again, the whole group takes the place of the first.
+        """
         problem = self.request.problem(sweep, size)
         key = group_key(problem, sweep.host_memory)
         self.done += 1
         self.expected = max(self.expected, self.done)
-        if self.journal is not None and key in self.journal.done:
+        if self.journal is not None and key in self.journal.done and not again:
             return list(self.journal.done[key])
         if self.left_s <= 0 and self.done > 1:
             return None
@@ -145,6 +161,8 @@ class Measuring:
     def _give_up(self, sweep: Sweep, sizes: Sequence[int]) -> None:
         self.done -= 1
         self.expected = max(self.done, self.expected - len(sizes))
+        if not sizes:
+            return
         listed = ", ".join(map(str, sizes))
         self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import getpass
 import io
+import random
 import re
 import socket
 
@@ -13,10 +14,11 @@ import pytest
 import scripted
 from rich.console import Console
 
-from suite import machine, profiles, record
+from suite import machine, profiles, record, sweep
 from suite.exits import Exit, Stop
 from suite.experiments import crossover, report
 from suite.journal import Journal
+from suite.journal import load as load_journal
 from suite.render import comparison, markdown, plot, summary, svg, tables, tidy
 from suite.request import Request, checked
 
@@ -383,6 +385,41 @@ class TestProfiles:
             assert {cell.provenance for cell in profile.cells} == {"recorded"}
             assert profile.machine["gpus"] and not ABSOLUTE.search(msgspec.json.encode(profile).decode())
             assert machine.scrub(profile.options["label"]) == profile.options["label"]
+
+
+class TestDoubtfulSizes:
+    """A size undecided between two wins is measured once more, and the second measurement stands."""
+
+    def measured(self, path, bad_sessions):
+        opened, rng = [], random.Random(1)
+
+        def gpu_time(problem, transfer, reuse, index):
+            if problem.m == 64 and index == 0:
+                opened.append(problem)
+            wild = problem.m == 64 and len(opened) <= bad_sessions
+            return 64e-3 * rng.lognormvariate(0, 1) if wild else 1e-3
+
+        clock, (cpu, _) = scripted.pair()
+        gpu = scripted.NullBackend("gpu", "cuda", gpu_time, clock=clock)
+        asked = checked(Request(sizes=(32, 64, 128), transfers=("resident",)))
+        with Journal.create(path, record.Run(experiment="crossover")) as journal:
+            measuring = sweep.Measuring(asked, [cpu, gpu], journal=journal, clock=clock)
+            found = measuring.run()
+        (line,) = summary.lines(record.Run(cells=found.cells))
+        return line, path.read_text().count('{"group":"gemm/64x64x64/'), found
+
+    def test_the_second_measurement_stands(self, tmp_path):
+        line, times, found = self.measured(tmp_path / "j", bad_sessions=1)
+        assert (line.crossover.kind, line.crossover.undecided, times) == ("<= smallest", (), 2)
+        at_64 = [c for c in found.cells if c.problem.m == 64 and c.role == "candidate" and c.device == "cuda"]
+        assert len(at_64) == 1 and max(at_64[0].samples_s) < 2e-3
+        assert load_journal(tmp_path / "j").groups[at_64[0].group] == tuple(
+            c for c in found.cells if c.group == at_64[0].group
+        )
+
+    def test_there_is_no_third(self, tmp_path):
+        line, times, found = self.measured(tmp_path / "j", bad_sessions=99)
+        assert 64 in line.crossover.undecided and times == 2 and found.unmeasured == ()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from suite.analysis.controls import run_resolution
 from suite.analysis.crossover import Crossover, crossover, points, resolutions
 from suite.clock import FakeClock
 from suite.harness import Settings, measure_group
-from suite.search import Grid, next_sizes
+from suite.search import Grid, doubtful_sizes, next_sizes
 
 MODE = ("resident", 1)
 
@@ -95,14 +95,16 @@ class Machine:
 
 
 def search(machine: Machine, grid: Grid, **changes: object) -> tuple[Crossover, int]:
-    """The crossover as the adaptive search finds it, and how many sizes it measured."""
+    """The crossover as the adaptive search finds it, and how many groups it measured."""
     verdicts: dict[int, tuple[str, ...]] = {}
-    cells: list = []
-    while sizes := next_sizes(grid, verdicts):
+    groups: dict[int, list] = {}
+    again: set[int] = set()
+    while sizes := next_sizes(grid, verdicts) or [s for s in doubtful_sizes(verdicts) if s not in again][:1]:
         for size in sizes:
-            group = machine.measure(size, **changes)
-            cells += group
+            again |= {size} & groups.keys()
+            group = groups[size] = machine.measure(size, **changes)
             verdicts[size] = tuple(p.ratio.verdict for p in points(group, *MODE, lambda p: p.m))
+    cells = [cell for group in groups.values() for cell in group]
     limit = run_resolution(list(resolutions(cells).values()))
     found = points(cells, *MODE, lambda p: p.m)
-    return crossover(found, spacing=grid.spacing, resolution=limit.ratio), len(verdicts)
+    return crossover(found, spacing=grid.spacing, resolution=limit.ratio), len(verdicts) + len(again)

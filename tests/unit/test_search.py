@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from suite.analysis.crossover import Point, crossover
 from suite.analysis.ratio import Ratio
-from suite.search import Grid, expected_sizes, next_sizes
+from suite.search import Grid, doubtful_sizes, expected_sizes, next_sizes
 
 SWEEP = tuple(range(8, 1025, 8))
 
@@ -110,6 +110,13 @@ def test_the_search_ends_where_only_undecided_sizes_are_left():
     assert answer(measured).band == (296, 336)
     measured = run(Grid(coarse=(256, 512)), undecided_between(300, 337))
     assert answer(measured).band == (296, 344)
+
+
+def test_doubtful_is_what_is_undecided_between_two_equal_verdicts():
+    w, l, u = "win", "loss", "undecided"  # noqa: E741
+    measured = {8: (l, l), 16: (u, l), 24: (l, u), 32: (w, u), 40: (u, w), 48: (w, w), 56: (), 64: (u, u)}
+    assert doubtful_sizes(measured) == [16, 40]
+    assert doubtful_sizes({8: (u,), 16: (w,)}) == doubtful_sizes({}) == []
 
 
 def test_several_questions_share_the_sizes():
