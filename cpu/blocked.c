@@ -2,33 +2,29 @@
  *
  *   jc over N by NC, pc over K by KC, ic over M by MC * (threads), then jr by NR and ir by MR.
  *
- * All threads pack a share of A's and B's panels, meet at a barrier, and work off the block's chunks.
- * The panels are double-buffered, so that one barrier a step is enough: whoever packs step s + 2 has
- * passed the barrier of s + 1, which everybody enters after the products of step s. */
+ * A step is one block of C and one stretch of K. Its panels, then its products, are two worklists: threads take
+ * what is next, and wait only for items that others have begun. The panels are double-buffered, so packing a
+ * step overlaps with the last products of the step before. */
 #include "internal.h"
 
-enum { CHUNKS_PER_THREAD = 4, MAX_QUEUES = 256 };
+#include <string.h>
 
-/* Chunks first come, first served: a thread's own range, then what others have left. */
-typedef struct {
-  _Alignas(CACHE_LINE) atomic_long next;
-} queue;
+enum { CHUNKS_PER_THREAD = 4 };
 
 typedef struct {
   const product *p;
   blocking blocks;
+  int threads;
   char *a_panels[2], *b_panels[2];
-  barrier meet;
-  queue queues[2][MAX_QUEUES];
+  counter *counters;
 } job;
 
-/* One step of the outer loops: a block of C, its share of K, and the parity of the buffers. */
+/* Where it lies in C and K, the parity of its buffers, and its chunks of `chunk_m` x `chunk_n` panels. */
 typedef struct {
   ptrdiff_t i, j, p, m, n, k;
   int parity, b_parity;
-  int threads;
-  ptrdiff_t rows, columns; /* chunks of the block, each `chunk_m` x `chunk_n` panels */
-  ptrdiff_t chunk_m, chunk_n;
+  ptrdiff_t columns, chunk_m, chunk_n;
+  worklist packing, products;
 } step;
 
 static const char *panel(const char *panels, ptrdiff_t index, ptrdiff_t width, ptrdiff_t k,
@@ -48,7 +44,8 @@ static void split(step *s, ptrdiff_t m, ptrdiff_t n, ptrdiff_t parts, int mr, in
     best = cost;
     s->chunk_m = tall, s->chunk_n = wide;
   }
-  s->rows = ceil_div(m, s->chunk_m), s->columns = ceil_div(n, s->chunk_n);
+  s->columns = ceil_div(n, s->chunk_n);
+  s->products.items = ceil_div(m, s->chunk_m) * s->columns;
 }
 
 static void chunk_product(const job *w, const step *s, ptrdiff_t chunk) {
@@ -72,56 +69,62 @@ static void chunk_product(const job *w, const step *s, ptrdiff_t chunk) {
   }
 }
 
-static void pack_share(const job *w, const step *s, int id) {
-  const product *p = w->p;
-  const kernel *kn = p->kn;
-  ptrdiff_t panels = ceil_div(s->m, kn->mr);
-  const char *a = p->a + (s->i * p->rs_a + s->p * p->cs_a) * kn->size;
-  pack_panels(kn, kn->pack_a, kn->mr, s->m, s->k, a, p->rs_a, p->cs_a, w->a_panels[s->parity],
-              panels * id / s->threads, panels * (id + 1) / s->threads);
-  if (s->i > 0) return;
-  panels = ceil_div(s->n, kn->nr);
-  const char *b = p->b + (s->p * p->rs_b + s->j * p->cs_b) * kn->size;
-  pack_panels(kn, kn->pack_b, kn->nr, s->n, s->k, b, p->cs_b, p->rs_b, w->b_panels[s->b_parity],
-              panels * id / s->threads, panels * (id + 1) / s->threads);
+static ptrdiff_t a_panels(const job *w, const step *s) { return ceil_div(s->m, w->p->kn->mr); }
+
+/* B is packed with the first block of rows and stays for the others. */
+static ptrdiff_t b_panels(const job *w, const step *s) {
+  return s->i == 0 ? ceil_div(s->n, w->p->kn->nr) : 0;
 }
 
-static void work_off(job *w, const step *s, int id) {
-  const ptrdiff_t chunks = s->rows * s->columns;
-  for (int v = 0; v < s->threads; v++) {
-    const int owner = (id + v) % s->threads;
-    const ptrdiff_t first = chunks * owner / s->threads;
-    const ptrdiff_t count = chunks * (owner + 1) / s->threads - first;
-    atomic_long *next = &w->queues[s->parity][owner].next;
-    while (atomic_load_explicit(next, memory_order_relaxed) < count) {
-      long index = atomic_fetch_add_explicit(next, 1, memory_order_relaxed);
-      if (index < count) chunk_product(w, s, first + index);
-    }
+static void pack_item(const job *w, const step *s, ptrdiff_t item) {
+  const product *p = w->p;
+  const kernel *kn = p->kn;
+  const ptrdiff_t index = item - a_panels(w, s);
+  if (index < 0) {
+    const char *a = p->a + (s->i * p->rs_a + s->p * p->cs_a) * kn->size;
+    pack_panel(kn, kn->pack_a, kn->mr, s->m, s->k, a, p->rs_a, p->cs_a, w->a_panels[s->parity],
+               item);
+  } else {
+    const char *b = p->b + (s->p * p->rs_b + s->j * p->cs_b) * kn->size;
+    pack_panel(kn, kn->pack_b, kn->nr, s->n, s->k, b, p->cs_b, p->rs_b, w->b_panels[s->b_parity],
+               index);
   }
 }
 
-/* Before the barrier of its own step each thread rewinds its own queue: nobody uses it then. */
-static void run_step(job *w, const step *s, int id) {
-  atomic_store_explicit(&w->queues[s->parity][id].next, 0, memory_order_relaxed);
-  pack_share(w, s, id);
-  if (s->threads > 1) barrier_wait(&w->meet, s->threads);
-  work_off(w, s, id);
+static void run_step(const job *w, const step *s, const worklist *before, int id) {
+  for (ptrdiff_t item; (item = worklist_take(&s->packing, id)) >= 0; worklist_finish(&s->packing))
+    pack_item(w, s, item);
+  worklist_wait(&s->packing);
+  worklist_wait(before); /* the same part of C */
+  for (ptrdiff_t item; (item = worklist_take(&s->products, id)) >= 0; worklist_finish(&s->products))
+    chunk_product(w, s, item);
 }
 
-static void work(void *arg, int id, int count) {
-  job *w = arg;
+static void lay_out(const job *w, step *s, ptrdiff_t index) {
   const product *p = w->p;
-  const kernel *kn = p->kn;
-  step s = {.threads = count};
-  for (s.j = 0; s.j < p->n; s.j += w->blocks.nc)
-    for (s.p = 0; s.p < p->k; s.p += w->blocks.kc, s.b_parity ^= 1)
-      for (s.i = 0; s.i < p->m; s.i += w->blocks.mc, s.parity ^= 1) {
-        s.m = min_of(w->blocks.mc, p->m - s.i);
-        s.n = min_of(w->blocks.nc, p->n - s.j);
-        s.k = min_of(w->blocks.kc, p->k - s.p);
-        split(&s, ceil_div(s.m, kn->mr), ceil_div(s.n, kn->nr),
-              count == 1 ? 1 : (ptrdiff_t)count * CHUNKS_PER_THREAD, kn->mr, kn->nr);
-        run_step(w, &s, id);
+  const ptrdiff_t each = worklist_counters(w->threads);
+  s->m = min_of(w->blocks.mc, p->m - s->i);
+  s->n = min_of(w->blocks.nc, p->n - s->j);
+  s->k = min_of(w->blocks.kc, p->k - s->p);
+  s->packing =
+      (worklist){w->counters + 2 * index * each, a_panels(w, s) + b_panels(w, s), w->threads};
+  s->products = (worklist){w->counters + (2 * index + 1) * each, 0, w->threads};
+  split(s, ceil_div(s->m, p->kn->mr), ceil_div(s->n, p->kn->nr),
+        w->threads == 1 ? 1 : (ptrdiff_t)w->threads * CHUNKS_PER_THREAD, p->kn->mr, p->kn->nr);
+}
+
+/* Everybody walks through all steps; who comes late finds the first ones done. */
+static void work(void *arg, int id, int count) {
+  const job *w = arg;
+  step s = {0};
+  worklist before = {w->counters, 0, count};
+  ptrdiff_t index = 0;
+  for (s.j = 0; s.j < w->p->n; s.j += w->blocks.nc)
+    for (s.p = 0; s.p < w->p->k; s.p += w->blocks.kc, s.b_parity ^= 1)
+      for (s.i = 0; s.i < w->p->m; s.i += w->blocks.mc, s.parity ^= 1) {
+        lay_out(w, &s, index++);
+        run_step(w, &s, &before, id);
+        before = s.products;
       }
 }
 
@@ -132,24 +135,29 @@ static ptrdiff_t even(ptrdiff_t whole, ptrdiff_t block, ptrdiff_t unit) {
 
 static size_t page_up(ptrdiff_t bytes) { return (size_t)round_up(bytes, 4096); }
 
+static ptrdiff_t steps(const product *p, blocking b) {
+  return ceil_div(p->n, b.nc) * ceil_div(p->k, b.kc) * ceil_div(p->m, b.mc);
+}
+
 int gemm_blocked(const product *p, blocking blocks, int threads) {
   const kernel *kn = p->kn;
-  job w; /* the queues are set by their threads: clearing 32 KB here would cost half a microsecond */
-  threads = (int)min_of(threads, MAX_QUEUES);
-  w.p = p;
-  barrier_init(&w.meet);
+  job w = {.p = p, .threads = threads};
   w.blocks.mc = even(p->m, blocks.mc * threads, kn->mr);
   w.blocks.kc = even(p->k, blocks.kc, 4);
   w.blocks.nc = even(p->n, blocks.nc, kn->nr);
   const size_t a = page_up(w.blocks.mc * w.blocks.kc * kn->size);
   const size_t b = page_up(w.blocks.nc * w.blocks.kc * kn->size);
-  const int buffers = threads > 1 ? 2 : 1;
-  char *memory = buffer_get((a + b) * (size_t)buffers);
+  const size_t lists =
+      2 * (size_t)(steps(p, w.blocks) * worklist_counters(threads)) * sizeof(counter);
+  const size_t buffers = threads > 1 ? 2 : 1;
+  char *memory = buffer_get((a + b) * buffers + lists);
   if (!memory) return GEMM_NO_MEMORY;
-  for (int i = 0; i < 2; i++) {
-    w.a_panels[i] = memory + (buffers == 2 ? a * (size_t)i : 0);
-    w.b_panels[i] = memory + a * (size_t)buffers + (buffers == 2 ? b * (size_t)i : 0);
+  for (size_t i = 0; i < 2; i++) {
+    w.a_panels[i] = memory + a * (i % buffers);
+    w.b_panels[i] = memory + a * buffers + b * (i % buffers);
   }
+  w.counters = (counter *)(memory + (a + b) * buffers);
+  memset(w.counters, 0, lists);
   pool_run(work, &w, threads);
   return GEMM_OK;
 }

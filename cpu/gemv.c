@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16, MAX_PARTS = 32, SPLIT_ROWS = 64 };
+enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16, ITEMS_PER_THREAD = 4 };
+enum { MAX_THREADS = 64, MAX_PARTS = 64, SPLIT_ROWS = 64 };
 
 #define DEFINE_LOOSE(T, name)                                                                      \
   static void name(const matvec *v) {                                                              \
@@ -34,14 +35,14 @@ static void rows_product(const kernel *kn, const matvec *v) {
 typedef struct {
   const kernel *kn;
   const matvec *whole;
-  char *parts; /* of y, one column of SPLIT_ROWS for each thread; where columns are shared */
+  worklist list;
+  char *parts; /* of y, one column of SPLIT_ROWS for each item; where columns are shared */
 } job;
 
-static void share_rows(void *arg, int id, int count) {
-  const job *w = arg;
+static void rows_item(const job *w, ptrdiff_t item) {
   const ptrdiff_t grains = ceil_div(w->whole->m, ROW_GRAIN), size = w->kn->size;
-  const ptrdiff_t first = min_of(w->whole->m, grains * id / count * ROW_GRAIN);
-  const ptrdiff_t last = min_of(w->whole->m, grains * (id + 1) / count * ROW_GRAIN);
+  const ptrdiff_t first = min_of(w->whole->m, grains * item / w->list.items * ROW_GRAIN);
+  const ptrdiff_t last = min_of(w->whole->m, grains * (item + 1) / w->list.items * ROW_GRAIN);
   matvec part = *w->whole;
   part.m = last - first;
   part.a = (const char *)part.a + first * part.rs_a * size;
@@ -49,27 +50,44 @@ static void share_rows(void *arg, int id, int count) {
   if (part.m > 0) rows_product(w->kn, &part);
 }
 
-static void share_columns(void *arg, int id, int count) {
-  const job *w = arg;
-  const ptrdiff_t n = w->whole->n, first = n * id / count, size = w->kn->size;
+static void columns_item(const job *w, ptrdiff_t item) {
+  const ptrdiff_t n = w->whole->n, first = n * item / w->list.items, size = w->kn->size;
   matvec part = *w->whole;
-  part.n = n * (id + 1) / count - first;
+  part.n = n * (item + 1) / w->list.items - first;
   part.a = (const char *)part.a + first * part.cs_a * size;
   part.x = (const char *)part.x + first * size;
-  part.y = w->parts + id * SPLIT_ROWS * size, part.inc_y = 1;
+  part.y = w->parts + item * SPLIT_ROWS * size, part.inc_y = 1;
   part.alpha = 1, part.beta = 0;
   rows_product(w->kn, &part);
 }
 
+static void work(void *arg, int id, int count) {
+  const job *w = arg;
+  (void)count;
+  for (ptrdiff_t item; (item = worklist_take(&w->list, id)) >= 0;)
+    if (w->parts)
+      columns_item(w, item);
+    else
+      rows_item(w, item);
+}
+
+static void share(const kernel *kn, const matvec *v, int threads, ptrdiff_t items, char *parts) {
+  counter counters[MAX_THREADS + 1];
+  threads = (int)min_of(threads, MAX_THREADS);
+  for (int i = 0; i <= threads; i++) atomic_init(&counters[i].value, 0);
+  job w = {kn, v, {counters, items, threads}, parts};
+  pool_run(work, &w, threads);
+}
+
 /* Few long rows: partial sums side by side, then their sum as one more product, with a vector of ones. */
-static void product_by_columns(const kernel *kn, const matvec *v, int threads) {
+static void share_columns(const kernel *kn, const matvec *v, int threads) {
   static const float ones_f32[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
   static const double ones_f64[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
   double parts[MAX_PARTS * SPLIT_ROWS];
-  job w = {kn, v, (char *)parts};
-  const int count = pool_run(share_columns, &w, (int)min_of(threads, MAX_PARTS));
+  const ptrdiff_t items = min_of(MAX_PARTS, (ptrdiff_t)threads * ITEMS_PER_THREAD);
+  share(kn, v, threads, items, (char *)parts);
   const void *ones = kn->type == GEMM_F32 ? (const void *)ones_f32 : (const void *)ones_f64;
-  const matvec sum = {v->m, count, parts, 1, SPLIT_ROWS, ones, v->y, v->inc_y, v->alpha, v->beta};
+  const matvec sum = {v->m, items, parts, 1, SPLIT_ROWS, ones, v->y, v->inc_y, v->alpha, v->beta};
   kn->add_columns(&sum);
 }
 
@@ -94,11 +112,11 @@ int gemv_product(const product *p) {
     v.x = x;
   }
   const int threads = threads_for(p);
-  if (threads > 1 && v.m < (ptrdiff_t)ROW_GRAIN * threads && v.m <= SPLIT_ROWS) {
-    product_by_columns(p->kn, &v, threads);
-  } else {
-    job w = {p->kn, &v, NULL};
-    pool_run(share_rows, &w, threads);
-  }
+  if (threads == 1)
+    rows_product(p->kn, &v);
+  else if (v.m < (ptrdiff_t)ROW_GRAIN * threads && v.m <= SPLIT_ROWS)
+    share_columns(p->kn, &v, threads);
+  else
+    share(p->kn, &v, threads, (ptrdiff_t)threads * ITEMS_PER_THREAD, NULL);
   return GEMM_OK;
 }

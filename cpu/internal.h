@@ -91,18 +91,29 @@ int limits_parse_threads(const char *text);
 /* warnings.c */
 void warn_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* pool.c: runs work(arg, id, count) on up to `want` threads, the caller being id 0; returns the
- * count. All ids run at the same time, so they may meet at a barrier. */
+/* pool.c: runs work(arg, id, count) on the caller, id 0, and on those of count - 1 workers that wake up in
+ * time; returns how many took part. A worker that comes too late never starts, so `work` must share out what
+ * there is to do by a worklist, and never wait for a particular id. */
 typedef void pool_work(void *arg, int id, int count);
 int pool_run(pool_work *work, void *arg, int want);
 void threads_used_reset(void);
+void pool_relax(int spins); /* in a loop that waits: pauses, later yields */
 
+/* worklist.c: items 0 .. items - 1, each given to one taker: first those of the taker's own range (so that the
+ * same thread meets the same data again), then what is left of the others'. */
 typedef struct {
-  _Alignas(CACHE_LINE) atomic_int arrived;
-  _Alignas(CACHE_LINE) atomic_int phase;
-} barrier;
-void barrier_init(barrier *b);
-void barrier_wait(barrier *b, int count);
+  _Alignas(CACHE_LINE) atomic_long value;
+} counter;
+typedef struct {
+  counter
+      *counters; /* zeroed: how many items are finished, then for each owner how many are taken */
+  ptrdiff_t items;
+  int owners;
+} worklist;
+static inline ptrdiff_t worklist_counters(int owners) { return owners + 1; }
+ptrdiff_t worklist_take(const worklist *w, int id); /* -1: none left */
+void worklist_finish(const worklist *w);            /* one item is done */
+void worklist_wait(const worklist *w);              /* until all are */
 
 /* buffer.c: at least `bytes` for packing, aligned to a page, owned by the calling thread and kept
  * for its next call; NULL without memory. */
@@ -119,9 +130,8 @@ void scale_c(const product *p);
 /* tile.c: one micro-tile with any strides of C. */
 void tile_store(const kernel *kn, tile *t, char *c, ptrdiff_t rs_c, ptrdiff_t cs_c);
 
-/* pack.c: panels [first, last) of a strip cut into panels of `width` rows. */
-void pack_panels(const kernel *kn, pack_fn *pack, ptrdiff_t width, ptrdiff_t rows, ptrdiff_t k,
-                 const char *src, ptrdiff_t ws, ptrdiff_t ks, char *dst, ptrdiff_t first,
-                 ptrdiff_t last);
+/* pack.c: panel `index` of a strip cut into panels of `width` rows. */
+void pack_panel(const kernel *kn, pack_fn *pack, ptrdiff_t width, ptrdiff_t rows, ptrdiff_t k,
+                const char *src, ptrdiff_t ws, ptrdiff_t ks, char *dst, ptrdiff_t index);
 
 #endif
