@@ -103,7 +103,8 @@ def check_problem(p: Problem) -> None:
     if min(p.m, p.n, p.k) < 0 or p.batch < 1:
         raise ValueError(f"sizes must be >= 0 and batch >= 1, got {p.m}, {p.n}, {p.k}, batch {p.batch}")
     if p.op != "gemm" and (p.k != 1 or p.batch != 1 or p.trans_b):
-        raise ValueError(f"{p.op} has k = 1, batch = 1 and no second transpose, got k = {p.k}")
+        got = f"k = {p.k}, batch = {p.batch}{', trans_b' if p.trans_b else ''}"
+        raise ValueError(f"{p.op} has k = 1, batch = 1 and no second transpose, got {got}")
     if p.op in ("vector_add", "copy") and (p.m != 1 or p.beta != 0 or p.alpha != 1 or p.trans_a):
         raise ValueError(f"{p.op} has m = 1, alpha = 1 and beta = 0")
 

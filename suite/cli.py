@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -58,6 +59,9 @@ class App(click.Group):
         """Run and exit: never a traceback for bad input, an interruption or a closed pipe."""
         with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
             signal.signal(signal.SIGTERM, _interrupt)
+        for name in ("stdout", "stderr"):  # None where the caller has closed it
+            if getattr(sys, name) is None:
+                setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
         words = list((args[0] if args else extra.pop("args", None)) or sys.argv[1:])
         run = super().main
         sys.exit(_ending(lambda: run(words, *args[1:], **extra | {"standalone_mode": False, "obj": words})))

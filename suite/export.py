@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -44,6 +44,18 @@ def checked_target(text: str) -> str:
     except OSError as error:
         raise ValueError(f"{text!r}: nothing can be written there: {error.strerror or error}") from error
     return str(path)
+
+
+def check_distinct(targets: Mapping[str, str | Path | None]) -> None:
+    """Stop (usage) where two kinds would go to one place: the later would wipe out the earlier."""
+    taken: dict[str, str] = {}
+    for kind, target in targets.items():
+        if target is None:
+            continue
+        place = STDOUT if target == STDOUT else str(Path(target).absolute())
+        if place in taken:
+            raise Stop(f"{taken[place]} and {kind} both go to {str(target)!r}: name two files", Exit.USAGE)
+        taken[place] = kind
 
 
 def write_all(targets: dict[str, str | None], make: dict[str, Callable[[], bytes]]) -> None:

@@ -7,6 +7,8 @@ so that pairs never span processes.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
 from collections.abc import Callable, Collection, Sequence
@@ -18,6 +20,8 @@ import msgspec
 from .record import SCHEMA, Cell, Run
 
 FORMAT = 1
+MARK = b'{"journal":'
+"""How every journal begins."""
 
 
 class RecordError(ValueError):
@@ -45,9 +49,13 @@ class Journal:
 
     @classmethod
     def create(cls, path: str | Path, run: Run) -> Journal:
-        """Begin a new journal for `run` (its cells are not written); an existing file is replaced."""
+        """Begin a new journal for `run` (its cells are not written); an older journal is replaced.
+
+        RecordError where the file is something else, or another process writes it.
+        """
         header = msgspec.structs.replace(run, cells=())
-        file = Path(path).open("wb")  # noqa: SIM115 - closed by `close`
+        file = _open(Path(path))
+        file.truncate(0)
         journal = cls(Path(path), file, {})
         journal._write({"journal": FORMAT, "run": header})
         journal._sync()
@@ -62,11 +70,14 @@ class Journal:
         """
         if not Path(path).exists():
             return cls.create(path, run)
-        loaded = load(path)
-        check_same(loaded.run, run, path, ignore)
-        file = Path(path).open("r+b")  # noqa: SIM115
+        file = _open(Path(path))
+        try:
+            loaded = load(path)
+            check_same(loaded.run, run, path, ignore)
+        except RecordError:
+            file.close()
+            raise
         file.truncate(loaded.end)
-        file.seek(loaded.end)
         return cls(Path(path), file, dict(loaded.groups))
 
     def append(self, group: str, cells: Sequence[Cell]) -> None:
@@ -93,6 +104,31 @@ class Journal:
 
     def _sync(self) -> None:
         os.fsync(self._file.fileno())
+
+
+def _open(path: Path) -> IO[bytes]:
+    """The file, made if there is none, for appending by this process alone until it is closed or dies."""
+    file = path.open("a+b")
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            _lock(file, path)
+        file.seek(0)
+        start = file.read(len(MARK))
+        if start != MARK[: len(start)]:
+            raise RecordError(f"{path} is no journal of this tool and is left as it is: name another file")
+    except RecordError:
+        file.close()
+        raise
+    return file
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RecordError(
+            f"{path} is being written by another run: wait for it, or name another file by --journal"
+        ) from None
 
 
 class _Line(msgspec.Struct):

@@ -119,6 +119,8 @@ def _sized(request: Request, point: Sequence[int | None]) -> Request:
             )
         if request.sizes:
             raise ValueError("a point (-m, -n, -k) has no --sizes: give one or the other")
+        if request.shape != Request().shape:
+            raise ValueError(f"a point (-m, -n, -k) has no --shape {request.shape!r}: give one or the other")
         text = ",".join(f"{name[1:].upper()}={value}" for name, value in needed.items())
         return msgspec.structs.replace(request, shape=text, sizes=(max(given),))
     return _ranged(request)

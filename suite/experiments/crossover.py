@@ -131,12 +131,25 @@ def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
         ) from None
 
 
+def find_journal(asked: Request, named: Path | None, resume: bool) -> Journal | None:
+    """The journal named, else the usual one; None, and a note, where the usual place cannot be written."""
+    try:
+        return open_journal(named or journal_path(asked), asked, resume)
+    except Stop as stop:
+        if named or resume or stop.code == Exit.USAGE:
+            raise
+        click.echo(f"note: --resume will not work: {stop}", err=True)
+        return None
+
+
 @contextlib.contextmanager
-def resumable(journal: Journal, command: str) -> Iterator[None]:
+def resumable(journal: Journal | None, command: str) -> Iterator[None]:
     """Turns an interruption into the message that says what is kept and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
+        if journal is None:
+            raise
         again = command if "--resume" in command.split() else f"{command} --resume"
         kept = len(journal.done)
         raise Stop(
@@ -144,7 +157,8 @@ def resumable(journal: Journal, command: str) -> Iterator[None]:
         ) from None
     finally:
         with contextlib.suppress(OSError):  # what is buffered no longer fits on a full disk
-            journal.close()
+            if journal is not None:
+                journal.close()
 
 
 def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]:
@@ -214,6 +228,7 @@ Without a GPU the CPU here is measured and set against a recorded machine; every
 def command(ctx: click.Context, **given: Any) -> Exit:
     """Check everything, measure, show, export."""
     targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown", "svg")}
+    export.check_distinct({**targets, "the journal": given["journal"]})
     if targets["svg"]:
         svg.require()
     asked = request.checked(request_of(given), (given["m"], given["n"], given["k"]))
@@ -228,12 +243,11 @@ def command(ctx: click.Context, **given: Any) -> Exit:
         return Exit.OK
     warn(gpu)
     profile = find_profile(given["profile"]) if gpu else None
-    path = given["journal"] or journal_path(asked)
-    journal = open_journal(path, asked, given["resume"])
+    journal = find_journal(asked, given["journal"], given["resume"])
     words = shlex.join(["gemm-crossover", *(ctx.find_object(list) or [ctx.info_name or ""])])
     with resumable(journal, words), progress.bar(hidden=given["quiet"]) as tell:
         run = measure(asked, chosen=chosen, profile=profile, journal=journal, tell=tell, command=words)
-    return finish(run, asked, out, targets, path, given["quiet"])
+    return finish(run, asked, out, targets, journal, given["quiet"])
 
 
 def request_of(given: dict[str, Any]) -> Request:
@@ -273,13 +287,21 @@ def find_profile(name: str | None) -> Run | None:
 
 
 def finish(
-    run: Run, asked: Request, out: Console, targets: dict[str, str | None], journal: Path, quiet: bool
+    run: Run,
+    asked: Request,
+    out: Console,
+    targets: dict[str, str | None],
+    journal: Journal | None,
+    quiet: bool,
 ) -> Exit:
-    """Show the run, then export it; the journal goes when all exports are written."""
-    lines = comparison.show(run, out, quiet=quiet)
-    missing = unanswered(asked, lines)
-    if missing:
-        out.print(Text(f"NO VERDICT for {'; '.join(missing)}"), style="bold")
-    export.write_all(targets, report.make(run, targets, points=not quiet))
-    journal.unlink(missing_ok=True)
+    """Show the run and export it, also where it cannot be shown; the journal goes when all is written."""
+    try:
+        lines = comparison.show(run, out, quiet=quiet)
+        missing = unanswered(asked, lines)
+        if missing:
+            out.print(Text(f"NO VERDICT for {'; '.join(missing)}"), style="bold")
+    finally:  # a closed pipe or a full disk behind standard output
+        export.write_all(targets, report.make(run, targets, points=not quiet))
+    if journal is not None:
+        journal.path.unlink(missing_ok=True)
     return Exit.NO_VERDICT if missing else Exit.OK

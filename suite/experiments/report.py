@@ -49,6 +49,7 @@ Examples:
 def command(run_file: Path, quiet: bool, **paths: str | None) -> Exit:
     """Read, show, export."""
     targets = {name.removeprefix("export_"): path for name, path in paths.items()}
+    export.check_distinct({"the run read": run_file.absolute(), **targets})
     if targets["svg"]:
         svg.require()
     try:

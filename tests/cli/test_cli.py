@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -89,9 +90,13 @@ WRONG = [
     (("crossover", "--backend", "nosuch"), "backend 'nosuch' is unknown: use one of"),
     (("crossover", "--op", "gemx"), "'gemx' is unknown: use one of gemm, gemv"),
     (("crossover", "--op", "gemv", "-k", "4"), "-k 4: gemv"),
-    (("crossover", "--op", "gemv", "--batch", "2", "--sizes", "8"), "batch = 1"),
+    (("crossover", "--op", "gemv", "--batch", "2", "--sizes", "8"), "got k = 1, batch = 2"),
     (("crossover", "-m", "4"), "-n, -k missing"),
     (("crossover", "-m", "4", "-n", "4", "-k", "4", "--sizes", "4"), "one or the other"),
+    (("crossover", "-m", "4", "-n", "4", "-k", "4", "--shape", "tall"), "no --shape 'tall'"),
+    (("crossover", "--export-csv", "x", "--export-json", "./x"), "json and csv both go to"),
+    (("crossover", "--export-csv", "-", "--export-markdown", "-"), "csv and markdown both go to '-'"),
+    (("crossover", "--export-json", "x", "--journal", "x"), "json and the journal both go to 'x'"),
     (("crossover", "-m", "2000000000", "-n", "2000000000", "-k", "1"), "does not fit: host memory: needs"),
     (("crossover", "--profile", "nosuch"), "no profile 'nosuch'"),
     (("report", "nosuch.json"), "nosuch.json"),
@@ -178,6 +183,24 @@ class TestOutputPlaces:
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "run.json").exists()
 
+    @pytest.mark.parametrize("ending", ["| head -0", ">/dev/full", ">&-"])
+    def test_a_table_that_cannot_be_shown_does_not_swallow_the_export(self, ending, plugin, tmp_path):
+        words = ["-m", "suite", "crossover", *SCRIPTED, *FAST, "--export-json", str(tmp_path / "run.json")]
+        command = f"{shlex.join([sys.executable, *words])} {ending}"
+        done = subprocess.run(command, shell=True, env=plugin, capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr and "AttributeError" not in done.stderr
+        assert journal.load_run(tmp_path / "run.json").cells
+
+    def test_no_place_for_the_journal_is_a_note(self, plugin, tmp_path):
+        (tmp_path / "file").write_text("")
+        env = plugin | {"XDG_STATE_HOME": str(tmp_path / "file")}
+        done = run_suite("crossover", *SCRIPTED, *FAST, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "note: --resume will not work: the journal" in done.stderr
+        again = run_suite("crossover", *SCRIPTED, *FAST, "--resume", env=env)
+        assert again.returncode == 1
+        assert "cannot be written" in again.stderr
+
     def test_json_on_standard_output_leaves_the_table_to_standard_error(self, plugin):
         done = run_suite("crossover", *SCRIPTED, *FAST, "--export-json", "-", env=plugin)
         assert json.loads(done.stdout)["experiment"] == "crossover"
@@ -198,7 +221,7 @@ class TestReducedPrecision:
 
     def test_is_answered_and_labelled(self, plugin, tmp_path):
         target = tmp_path / "run.json"
-        words = ("--math", "tf32", "--export-json", target, "-q")
+        words = ("--math", "tf32", "--time-budget", "8", "--export-json", target, "-q")
         done = run_suite("crossover", *SCRIPTED, *FAST, *words, env=plugin)
         assert done.returncode == 0, done.stderr
         assert "float32, CPU fp32 against GPU tf32" in done.stdout and "REDUCED PRECISION" in done.stdout

@@ -1,9 +1,12 @@
 """Output paths are checked before anything is measured; files are whole or absent."""
 
 import pytest
+from click.testing import CliRunner
 
 from suite import export
+from suite.cli import app
 from suite.exits import Stop
+from suite.journal import save_run
 
 
 def test_dash_and_new_and_existing_files_are_fine(tmp_path):
@@ -39,3 +42,13 @@ def test_one_failed_target_does_not_keep_the_others(tmp_path):
     with pytest.raises(Stop, match=r"json could not be written to .*a\.json"):
         export.write_all(targets, {"json": lambda: b"{}", "csv": lambda: b"x"})
     assert (tmp_path / "b.csv").read_bytes() == b"x"
+
+
+def test_a_report_does_not_overwrite_the_run_it_reads(tmp_path, scripted_run):
+    save_run(tmp_path / "run.json", scripted_run)
+    before = (tmp_path / "run.json").read_bytes()
+    words = ["report", str(tmp_path / "run.json"), "--export-csv", str(tmp_path / "run.json")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "the run read and csv both go to" in result.stderr
+    assert (tmp_path / "run.json").read_bytes() == before

@@ -90,6 +90,26 @@ def test_resume_without_a_journal_begins_one(tmp_path):
     assert load(tmp_path / "new").run == RUN
 
 
+@pytest.mark.parametrize("begin", [Journal.create, Journal.resume])
+def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path, begin):
+    save_run(tmp_path / "run.json", RUN)
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(RecordError, match=r"run\.json is no journal of this tool"):
+        begin(tmp_path / "run.json", RUN)
+    assert (tmp_path / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("begin", [Journal.create, Journal.resume])
+def test_one_run_at_a_time_writes_a_journal(tmp_path, begin):
+    with Journal.create(tmp_path / "j", RUN) as j:
+        j.append("g1", cells("g1"))
+        with pytest.raises(RecordError, match="being written by another run"):
+            begin(tmp_path / "j", RUN)
+        j.append("g2", cells("g2"))
+    with begin(tmp_path / "j", RUN) as again:
+        assert list(again.done) == ([] if begin == Journal.create else ["g1", "g2"])
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
