@@ -10,7 +10,8 @@ Three parts, because one bound of K u lets TF32 pass as fp32 and cannot see one 
     tile; and small products must survive beside large ones that an accumulator of the stated width carries.
 (bound) random centred data within (2 u_in + 2 (K + 3) u_acc) (|alpha| |A||B| + |beta| |C|), for fp32 and
     fp64 never more than 16 u (see `relative_bound`); every entry up to 512^3 multiplications (2^25 in long
-    double), picked rows and columns above.
+    double), picked rows and columns above. A is large and B small, out of the range of the type below
+    the stated one.
 
 C is NaN before each run with beta = 0; where C lives on a device, a run on NaN operands comes first, so that
 a tile left unwritten, or read, shows. NaN always fails.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.arithmetic import MATHS
+from backends.arithmetic import DEFAULT_MATH, MATHS
 
 from .reference import WIDE, Entries, product
 from .trials import (
@@ -61,10 +61,11 @@ class Marks:
             self.from_b = rng.integers(0, k, len(rows))
             self.from_a = rng.integers(0, k, len(columns))
 
-    def write(self, v: Views, rng: np.random.Generator) -> None:
+    def write(self, v: Views, rng: np.random.Generator, scale: float = 1.0) -> None:
+        """Over operands of which A is `scale` times, and B 1/`scale` times, as large as usual."""
         size = self.setting.operand_bits
-        v.b[:, self.from_b] = dense(rng, (len(v.b), len(self.rows), v.b.shape[2]), size)
-        v.a[:, :, self.from_a] = dense(rng, (*v.a.shape[:2], len(self.columns)), size)
+        v.b[:, self.from_b] = dense(rng, (len(v.b), len(self.rows), v.b.shape[2]), size) / scale
+        v.a[:, :, self.from_a] = dense(rng, (*v.a.shape[:2], len(self.columns)), size) * scale
         v.a[:, self.rows] = 0
         v.a[:, self.rows, self.from_b] = 1
         v.b[:, :, self.columns] = 0
@@ -118,8 +119,18 @@ def tile_marks(setting: Setting, rng: np.random.Generator, axis: int) -> np.ndar
     return starts + rng.integers(0, np.minimum(step, size - starts))
 
 
+def magnitude(setting: Setting) -> float:
+    """A power of two out of the range of the type below the stated one, as is its inverse; for fp16 1."""
+    if "fp16" in (setting.problem.math, DEFAULT_MATH[setting.problem.dtype]):
+        return 1.0
+    return 2.0**160 if setting.problem.math == "fp64" else 2.0**40
+
+
 class Random(Trial):
-    """Centred random data: C within the rounding errors of the stated arithmetic; large ones are marked."""
+    """Centred random data: C within the rounding errors of the stated arithmetic; large ones are marked.
+
+    A is large and B small, so that operands stored on the way in a type of less range show.
+    """
 
     name = "random data"
 
@@ -134,10 +145,11 @@ class Random(Trial):
     def fill(self, v: Views) -> None:
         rng = self.setting.generator(self.name)
         make = np.float64 if v.a.dtype == np.float64 else np.float32
-        for array in (v.a, v.b):
-            filled(array, lambda shape: rng.random(shape, dtype=make) - 0.5)
+        scale = magnitude(self.setting)
+        filled(v.a, lambda shape: (rng.random(shape, dtype=make) - 0.5) * make(scale))
+        filled(v.b, lambda shape: (rng.random(shape, dtype=make) - 0.5) / make(scale))
         self.fill_c(v, lambda shape: rng.random(shape, dtype=make) - 0.5)
-        self.marks.write(v, rng)
+        self.marks.write(v, rng, scale)
 
     def checks(self, v: Views) -> Checks:
         found = self.marks.checks(v)

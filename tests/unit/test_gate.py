@@ -84,6 +84,36 @@ def test_lesser_arithmetic(fault, shape):
         caught(session, "exact", "fingerprint")
 
 
+def three_halves(x):
+    """All 24 bits of float32 in three float16 pieces: in everything but its range as good."""
+    rest, total = x, np.zeros_like(x)
+    for scale in (1.0, 2.0**11, 2.0**22):
+        piece = (rest * np.float32(scale)).astype(np.float16).astype(np.float32) / np.float32(scale)
+        rest, total = rest - piece, total + piece
+    return total
+
+
+def three_singles(x):
+    """The same for float64, in three float32 pieces."""
+    rest, total = x, np.zeros_like(x)
+    for _ in range(3):
+        piece = rest.astype(np.float32).astype(np.float64)
+        rest, total = rest - piece, total + piece
+    return total
+
+
+@BOTH
+@pytest.mark.parametrize("operand", [0, 1], ids=["A", "B"])
+@pytest.mark.parametrize(("dtype", "pieces"), [("float32", three_halves), ("float64", three_singles)])
+def test_too_small_a_range(dtype, pieces, operand, problem):
+    def compute(a, b):
+        return np.matmul(*(pieces(x) if i == operand else x for i, x in enumerate((a, b))))
+
+    p = Problem(m=problem.m, n=problem.n, k=problem.k, dtype=dtype)
+    with np.errstate(all="ignore"):
+        caught(g.HostSession(p, compute), "fingerprint", "bound")
+
+
 @pytest.mark.parametrize("operand", [0, 1], ids=["A", "B"])
 def test_one_operand_shortened_in_one_tile(operand):
     def compute(a, b):
