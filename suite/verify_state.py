@@ -122,6 +122,7 @@ class Context:
                 timeout=None if self.left_s == float("inf") else max(1.0, self.left_s),
             )
         except subprocess.TimeoutExpired as error:
+            self.log(command, environment, subprocess.CompletedProcess(command, -1, *printed(error)))
             raise OutOfTime(f"{Path(command[0]).name} did not end within the time budget") from error
         self.log(command, environment, done)
         return done
@@ -138,6 +139,13 @@ class Context:
                 .replace(str(self.out), "OUT")
                 .replace(str(self.root), ".")
             )
+
+
+def printed(error: subprocess.TimeoutExpired) -> tuple[str, str]:
+    """What a stopped program had printed: standard output and error."""
+    parts = (error.stdout or b"", error.stderr or b"")
+    out, err = (part.decode(errors="replace") if isinstance(part, bytes) else part for part in parts)
+    return out, err
 
 
 def run_step(context: Context, name: str, step: Callable[[Context], dict[str, Any]], sources: str) -> Outcome:

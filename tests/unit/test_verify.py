@@ -93,8 +93,9 @@ def test_a_program_is_stopped_when_the_budget_ends(tmp_path):
     c = context(tmp_path, budget_s=1.5)
     start = time.monotonic()
     with pytest.raises(OutOfTime):
-        c.python("-c", "import time; time.sleep(60)")
+        c.python("-c", "import time; print('so far', flush=True); time.sleep(60)")
     assert time.monotonic() - start < 20
+    assert "so far\n[exit -1]" in (tmp_path / "log.txt").read_text()
 
 
 def test_the_log_holds_output_and_no_absolute_path(tmp_path):
