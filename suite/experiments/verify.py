@@ -22,9 +22,17 @@ KERNELS = (
     "backends",
     "suite/gate*.py",
     "suite/reference.py",
-    "suite/trials.py",
+    "suite/trials*.py",
 )
-MEASURING = (*KERNELS, "cpu", "suite/harness*.py", "suite/clock*.py", "suite/plan.py", "suite/search.py")
+MEASURING = (
+    *KERNELS,
+    "cpu",
+    "suite/harness*.py",
+    "suite/clock*.py",
+    "suite/plan.py",
+    "suite/search.py",
+    "suite/sweep.py",
+)
 
 Step = Callable[[Context], dict[str, Any]]
 
