@@ -139,8 +139,31 @@ static void test_worklist(void) {
     }
 }
 
+static pthread_key_t late;
+
+static void *call_and_end(void *arg) {
+  pthread_setspecific(late, arg);
+  multiply_sample(arg, "in a thread that ends");
+  return NULL;
+}
+
+static void call_at_the_end(void *arg) { multiply_sample(arg, "after the thread's memory is freed"); }
+
+/* The key is younger than the library's own, so its destructor runs after that one. */
+static void test_thread_end(void) {
+  pthread_t thread;
+  sample s = make_sample(700, 700, 700);
+  multiply_sample(&s, "before the thread");
+  pthread_key_create(&late, call_at_the_end);
+  pthread_create(&thread, NULL, call_and_end, &s);
+  pthread_join(thread, NULL);
+  pthread_key_delete(late);
+  free_sample(&s);
+}
+
 int main(void) {
   test_callers();
+  test_thread_end();
   test_fork();
   test_counts();
   test_park();
