@@ -24,6 +24,10 @@ def test_names_are_unique():
     assert set(names) <= {b.name for b in backends.all_backends()}
 
 
+def test_its_module_can_be_loaded(any_backend: Backend):
+    assert not isinstance(any_backend, registry.Broken), any_backend.probe().reason
+
+
 def test_names_can_be_typed(any_backend: Backend):
     assert any_backend.name == any_backend.name.strip() != ""
     assert not set(any_backend.name) & set(" ,;\t\n'\"")
