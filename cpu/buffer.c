@@ -18,7 +18,13 @@ static _Thread_local block mine;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_key(void) { pthread_key_create(&key, free); }
+/* At a thread's end. Destructors that run after this one may still multiply: they get a new block. */
+static void release(void *memory) {
+  free(memory);
+  mine = (block){0};
+}
+
+static void make_key(void) { pthread_key_create(&key, release); }
 
 void *buffer_get(size_t bytes) {
   if (bytes <= mine.bytes) return mine.memory;
