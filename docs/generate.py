@@ -56,10 +56,17 @@ def sweep() -> str:
             f"{row['op']} {row['dtype']}, {row['mode']}, {row['host_memory']}",
             *(answer(row[way]) for way in ("adaptive", "exhaustive")),
             "yes" if row["agree"] and row["narrow"] else "NO",
+            ", ".join(map(str, row["against"])) or "none",
         )
         for row in record().get("sweep", [])
     ]
-    columns = ("question", "adaptive: stable from (band)", "exhaustive: stable from (band)", "agree")
+    columns = (
+        "question",
+        "adaptive: stable from (band)",
+        "exhaustive: stable from (band)",
+        "agree",
+        "sizes against",
+    )
     return table(columns, rows) if rows else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from pathlib import Path
@@ -78,6 +79,7 @@ def row(question: Question, adaptive: Crossover, exhaustive: Crossover) -> dict[
         "adaptive": summary(adaptive),
         "exhaustive": summary(exhaustive),
         "agree": agree(adaptive, exhaustive),
+        "against": against(adaptive, exhaustive),
         "narrow": narrow(adaptive),
     }
 
@@ -97,6 +99,18 @@ def agree(adaptive: Crossover, exhaustive: Crossover) -> bool:
         return False
     low_a, low_b = adaptive.band[0] or 0, exhaustive.band[0] or 0
     return low_a < exhaustive.stable_from and low_b < adaptive.stable_from
+
+
+def against(adaptive: Crossover, exhaustive: Crossover) -> list[int]:
+    """Sizes of the sweep whose verdict speaks against the adaptive answer, isolated losses included."""
+    low = adaptive.band[0] or 0
+    stable = adaptive.stable_from or math.inf
+    return [
+        point.size
+        for point in exhaustive.points
+        if (point.ratio.verdict == "win" and point.size <= low)
+        or (point.ratio.verdict == "loss" and point.size >= stable)
+    ]
 
 
 def narrow(c: Crossover) -> bool:

@@ -174,6 +174,13 @@ def test_adaptive_and_exhaustive_crossovers_are_compared(adaptive, agrees, narro
     assert verify_record.narrow(adaptive) is narrow
 
 
+def test_sizes_that_speak_against_the_adaptive_answer_are_named():
+    adaptive = cross((64, False), (128, False), (144, True), (256, True))
+    assert verify_record.against(adaptive, SWEEP) == []
+    odd = cross(*((size, (size >= 136) != (size in (40, 200))) for size in range(8, 1025, 8)))
+    assert verify_record.against(adaptive, odd) == [40, 200]
+
+
 def test_a_crossover_beyond_the_sweep_agrees_with_a_sweep_that_found_none():
     none = cross(*((size, False) for size in range(8, 1025, 8)))
     assert verify_record.agree(cross((1024, False), (1088, True), (2048, True)), none)
