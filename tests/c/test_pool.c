@@ -147,7 +147,9 @@ static void *call_and_end(void *arg) {
   return NULL;
 }
 
-static void call_at_the_end(void *arg) { multiply_sample(arg, "after the thread's memory is freed"); }
+static void call_at_the_end(void *arg) {
+  multiply_sample(arg, "after the thread's memory is freed");
+}
 
 /* The key is younger than the library's own, so its destructor runs after that one. */
 static void test_thread_end(void) {
