@@ -301,6 +301,22 @@ def test_plain_library_without_the_extension():
     assert python(code)[0] == "True abi"
 
 
+@pytest.mark.skipif(THREADS_MAX < 2, reason="needs two processors")
+def test_library_closed_while_its_threads_run():
+    code = (
+        "import _ctypes, ctypes, importlib.util, time\n"
+        "path = importlib.util.find_spec('_gemm_cpu_plain').origin\n"
+        "n = 300; size, one, zero, alpha = *map(ctypes.c_ssize_t, (n, 1)), *map(ctypes.c_double, (0, 1))\n"
+        "a, b, c = ((ctypes.c_double * n ** 2)(*[2] * n ** 2) for _ in range(3))\n"
+        "for _ in range(40):\n"
+        "    lib = ctypes.CDLL(path)\n"
+        "    lib.gemm_f64(size, size, size, alpha, a, size, one, b, size, one, zero, c, size, one)\n"
+        "    _ctypes.dlclose(lib._handle); time.sleep(0.002)\n"
+        "print(c[7])"
+    )
+    assert python(code, GEMM_NUM_THREADS="2")[0] == "1200.0"
+
+
 def test_absent_library_gives_reason_and_cure(monkeypatch):
     monkeypatch.setattr(_native_library, "_extension", lambda: None)
     monkeypatch.setattr(_native_library, "_plain", lambda: None)
