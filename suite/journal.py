@@ -115,7 +115,9 @@ def _open(path: Path) -> IO[bytes]:
         file.seek(0)
         start = file.read(len(MARK))
         if start != MARK[: len(start)]:
-            raise RecordError(f"{path} is no journal of this tool and is left as it is: name another file")
+            raise RecordError(
+                f"{path} is no journal of this tool and left as it is: delete it or name another file"
+            )
     except RecordError:
         file.close()
         raise

@@ -67,13 +67,17 @@ NO_CONTROLS = Resolution(math.inf)
 
 
 def control_of(control: Cell, base: Cell, confidence: float = 0.95) -> Control | None:
-    """What a control cell says beside the candidate it repeats; None with fewer than two common rounds."""
+    """What a control cell says beside the candidate it repeats.
+
+    None with fewer than two common rounds, and where most times of the candidate are below the clock's step.
+    """
     logs = paired_logs(control, base)
-    if logs.size < 2:
+    typical = spread(base.samples_s).median
+    if logs.size < 2 or typical <= 0:
         return None
     found: Interval = interval(logs, confidence)
     delay = float(control.config.get(DELAY_KEY, 0.0))
-    expected = 1.0 + delay / spread(base.samples_s).median
+    expected = 1.0 + delay / typical
     low, mid, high = (math.exp(min(value, 700.0)) for value in (found.low, found.mid, found.high))
     return Control(control.role, control.backend, expected, low, mid, high)
 

@@ -116,7 +116,7 @@ def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
     head = Run(
         experiment=EXPERIMENT,
         options=asked.options(),
-        machine={"fingerprint": here["fingerprint"], "cuda": here["cuda"]},
+        machine={name: here[name] for name in ("fingerprint", "threads", "cuda")},
     )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
         raise Stop(str(error), Exit.USAGE) from None
     except OSError as error:
         raise Stop(
-            f"the journal {path} cannot be written: {error.strerror}; name another by --journal"
+            f"the journal {path} cannot be written: {error.strerror or error}; name another by --journal"
         ) from None
 
 

@@ -184,7 +184,8 @@ def _line(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list
         if e.cpu and e.gpu
     ]
     spacing = max((b.size / a.size for a, b in pairwise(entries)), default=1.0)
-    found = analysis.crossover(points, spacing=spacing, resolution=_run_limit(gpu))
+    limit = max(_run_limit(cells) for cells in (cpu, gpu))
+    found = analysis.crossover(points, spacing=spacing, resolution=limit)
     asked = [cell for cell in (cpu if cpu is gpu else [*cpu, *gpu]) if _asked(question, cell)]
     pilots = tuple(cell for cell in asked if cell.role == "pilot" and cell.samples_s)
     return Line(question, comparison, entries, found, pilots, "" if points else _why(entries, asked))

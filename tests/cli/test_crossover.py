@@ -195,6 +195,16 @@ def test_resume_refuses_another_question(tmp_path):
     assert caught.value.code == Exit.USAGE
 
 
+def test_resume_refuses_other_thread_limits(tmp_path, monkeypatch):
+    path = tmp_path / "j.jsonl"
+    asked = checked(Request(sizes=(8,)))
+    crossover.open_journal(path, asked, resume=False).close()
+    limited = machine.describe() | {"threads": {"usable": 1, "environment": {"OMP_NUM_THREADS": "1"}}}
+    monkeypatch.setattr(machine, "describe", lambda: limited)
+    with pytest.raises(Stop, match=r"cannot be resumed: machine\.threads\."):
+        crossover.open_journal(path, asked, resume=True)
+
+
 def test_resume_allows_another_time_budget(tmp_path):
     path = tmp_path / "j.jsonl"
     crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
@@ -285,6 +295,16 @@ class TestRecorded:
         by_kind = {line.comparison: line for line in lines if line.question.mode == "resident"}
         assert by_kind["recorded"].crossover.first_win == 24
         assert by_kind["cross-machine"].crossover.first_win == 24
+
+    def test_across_machines_the_coarser_of_both_limits_counts(self, overlaid):
+        def slower(cell):
+            if cell.provenance == "recorded" or cell.role != "control_aa":
+                return cell
+            return msgspec.structs.replace(cell, samples_s=tuple(1.5 * sample for sample in cell.samples_s))
+
+        run = msgspec.structs.replace(overlaid, cells=tuple(map(slower, overlaid.cells)))
+        limits = {line.comparison: line.crossover.resolution for line in summary.lines(run)}
+        assert limits["recorded"] < 1.1 < 1.4 < limits["cross-machine"] < 1.6
 
     def test_recorded_stands_on_every_table_plot_and_export(self, overlaid):
         text = shown(overlaid)

@@ -3,6 +3,7 @@
 import math
 import random
 
+import msgspec
 import pytest
 
 from backends.base import Problem
@@ -89,6 +90,12 @@ def test_noise_makes_the_resolution_coarse_and_hides_the_delay():
 
 def test_a_bias_between_two_entries_of_one_candidate_is_not_forgiven():
     assert group_resolution(group(bias=1.10)).ratio > 1.09
+
+
+def test_controls_of_times_below_the_clocks_step_say_nothing():
+    base, again, delayed = group()
+    stuck = msgspec.structs.replace(base, samples_s=(1.0, 1.0, *[0.0] * 10))
+    assert group_resolution([stuck, again, delayed]).ratio == math.inf
 
 
 def test_a_run_has_the_resolution_of_its_middle_group():
