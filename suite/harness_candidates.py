@@ -99,11 +99,14 @@ def _open_counts(
 ) -> list[Skip]:
     """One backend at its thread counts, most threads first, until fewer have twice been no better.
 
-    One count only where a run takes longer than `slow_s`: so much work is spread over all there are.
+    Where a run takes longer than `slow_s`, one thread is not tried beside many; half of them are, since two
+    hardware threads of a core can be slower than one.
     """
     skips: list[Skip] = []
-    best, worse = float("inf"), 0
+    best, worse, slow = float("inf"), 0, False
     for threads in _counts(bench, backend):
+        if slow and threads == 1:
+            break
         skipped = _open_one(bench, backend, threads, modes, keep)
         skips += skipped
         if skipped or backend.device != "cpu":
@@ -111,7 +114,8 @@ def _open_counts(
         rough = keep[-1].rough_s[CPU_MODE]
         worse = worse + 1 if rough > best / NEAR_TIE else 0
         best = min(best, rough)
-        if worse >= 2 or rough > bench.settings.slow_s:
+        slow = slow or rough > bench.settings.slow_s
+        if worse >= 2:
             break
     return skips
 

@@ -180,6 +180,14 @@ def test_the_best_backend_and_thread_count_stand_for_the_cpu():
     assert best.round_of == tuple(range(len(best.samples_s)))
 
 
+def test_of_slow_runs_half_the_threads_are_tried_too():
+    trace = Trace(gpu_s=1.0)
+    smt = trace.backend("smt", "cpu", 0.2, thread_factor={1: 8.0, 8: 1.0, 16: 1.2})
+    cells = trace.run(backends=[smt, trace.gpu], rounds_max=6)
+    assert of(cells, "smt").threads == 8
+    assert {c.threads for c in cells if c.backend == "smt"} == {8, 16}
+
+
 def test_a_thread_count_that_is_asked_for_is_the_only_one():
     trace = Trace()
     many = trace.backend("many", "cpu", 1e-3, thread_factor={1: 3.0, 4: 1.0})
