@@ -34,7 +34,7 @@ def cell(
     if entry.role == "control_delay":
         config[DELAY_KEY] = entry.delay_s * scale
     return Cell(
-        **_common(bench, one.backend.name, one.device, one.threads or info.threads, info),
+        **_common(bench, one.backend.name, one.device, one.threads, info),
         role=entry.role,
         transfer=transfer,
         reuse=reuse,
@@ -64,7 +64,7 @@ def _common(bench: Bench, backend: str, device: str, threads: int | None, info: 
         "device": device,
         "host_memory": bench.host_memory,
         "timing": bench.settings.timing,
-        "threads": threads if device == "cpu" else None,
+        "threads": (info.threads or threads) if device == "cpu" else None,  # a backend may cap what is asked
         "devices": (0,) if device == "cuda" else (),
         "compile_s": info.compile_s,
         "alloc_s": info.alloc_s,

@@ -241,7 +241,7 @@ def command(ctx: click.Context, **given: Any) -> Exit:
         for line in plan_lines(asked, chosen, gpu):
             out.print(Text(line))
         return Exit.OK
-    warn(gpu)
+    warn(gpu, asked.threads)
     profile = find_profile(given["profile"]) if gpu else None
     journal = find_journal(asked, given["journal"], given["resume"])
     words = shlex.join(["gemm-crossover", *(ctx.find_object(list) or [ctx.info_name or ""])])
@@ -269,10 +269,14 @@ def request_of(given: dict[str, Any]) -> Request:
     )
 
 
-def warn(gpu: str) -> None:
-    """On standard error, before measuring: no GPU and why, and versions that do not go together."""
+def warn(gpu: str, threads: int | None = None) -> None:
+    """On standard error, before measuring: no GPU and why, too many threads, versions in conflict."""
+    here = machine.describe()
     found = [f"no usable GPU: {gpu}"] if gpu else []
-    for text in found + gpu_info.conflicts(machine.describe()["cuda"]):
+    usable = here["threads"]["usable"]
+    if threads and isinstance(usable, int) and threads > usable:
+        found.append(f"--threads {threads}: {usable} can run at once here; the tables say how many each used")
+    for text in found + gpu_info.conflicts(here["cuda"]):
         click.echo(f"note: {text}", err=True)
 
 

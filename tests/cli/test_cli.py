@@ -380,6 +380,17 @@ class TestHiddenGpu:
         assert "no: " in run_suite("list", env=no_gpu).stdout
 
 
+def test_c05_more_threads_than_there_are_is_said_and_the_count_used_is_recorded(no_gpu, tmp_path):
+    target = tmp_path / "r.json"
+    words = ("--backend", "native", "--threads", "257", "--sizes", "300", "--transfer", "resident")
+    done = run_suite("crossover", *words, "--time-budget", "1", "--export-json", target, env=no_gpu)
+    assert "note: --threads 257: " in done.stderr
+    run = json.loads(target.read_text())
+    timed = [cell for cell in run["cells"] if cell["samples_s"]]
+    assert timed and {cell["threads"] for cell in timed} == {run["machine"]["threads"]["usable"]}
+    assert run["options"]["threads"] == 257
+
+
 class TestInterruption:
     """C11: Ctrl-C or SIGTERM ends with 130, keeps finished groups, and --resume goes on."""
 
