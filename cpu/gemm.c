@@ -39,14 +39,22 @@ int gemm_product(const product *given) {
   return GEMM_OK;
 }
 
+/* A scalar as the type has it: what is 0 in float32 is 0 by the rules of BLAS. (volatile: gcc 12 at -O2
+ * takes a pair of conversions to float and back for nothing.) */
+static double in_type(int type, double x) {
+  volatile float single = (float)x;
+  return type == GEMM_F32 ? single : x;
+}
+
 int gemm_run(const gemm_call *call) {
   if (call->m < 0 || call->n < 0 || call->k < 0 || call->batch < 0) return GEMM_BAD_ARGUMENT;
   if (call->type != GEMM_F32 && call->type != GEMM_F64) return GEMM_BAD_ARGUMENT;
   threads_used_reset();
   const kernel *kn = dispatch_kernel(call->type);
-  product p = {kn,         call->alpha, call->beta, call->m,    call->n,
-               call->k,    call->a,     call->rs_a, call->cs_a, call->b,
-               call->rs_b, call->cs_b,  call->c,    call->rs_c, call->cs_c};
+  const double alpha = in_type(call->type, call->alpha), beta = in_type(call->type, call->beta);
+  product p = {kn,         alpha,      beta,       call->m,    call->n,
+               call->k,    call->a,    call->rs_a, call->cs_a, call->b,
+               call->rs_b, call->cs_b, call->c,    call->rs_c, call->cs_c};
   for (ptrdiff_t i = 0; i < call->batch; i++) {
     int status = gemm_product(&p);
     if (status != GEMM_OK) return status;

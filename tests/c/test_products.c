@@ -79,6 +79,20 @@ static void test_nothing_to_add(int type) {
     }
 }
 
+/* 1e-60 is 0 in float32, so that neither A nor C, all NaN, is read. */
+static void test_scalars_of_the_type(void) {
+  matrix a = make(GEMM_F32, 20, 30, ROWS, 0), b = make(GEMM_F32, 30, 40, ROWS, 0);
+  matrix c = make(GEMM_F32, 20, 40, ROWS, 0);
+  double *want = expected(&a, &b, &c, 0, 0);
+  const gemm_call call = call_of(&a, &b, &c, 1e-60, 1e-60);
+  CHECK(gemm_run(&call) == GEMM_OK, "alpha and beta 1e-60");
+  check_equal(&c, want, "0 * C");
+  free(want);
+  free(a.memory);
+  free(b.memory);
+  free(c.memory);
+}
+
 static void test_empty_and_wrong(int type) {
   gemm_call call = {.type = type, .alpha = 1, .m = 0, .n = 5, .k = 5, .batch = 1};
   CHECK(gemm_run(&call) == GEMM_OK, "no rows");
@@ -184,6 +198,7 @@ int main(void) {
   on_every_isa(test_empty_and_wrong);
   on_every_isa(test_special_values);
   on_every_isa(test_batch);
+  test_scalars_of_the_type();
   test_typed_calls();
   test_timed();
   return 0;
