@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     rounds_min: int = 6
     rounds_max: int = 40
-    block_s: float = 0.002
+    block_s: float = 0.004
     wake_s: float = 0.02
     slow_s: float = 0.1
     confidence: float = 0.95
