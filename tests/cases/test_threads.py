@@ -155,8 +155,7 @@ def test_c04_one_row_on_eight_threads(backend):
 def test_c05_more_threads_than_there_are(backend, threads):
     """OpenMathLib/OpenBLAS#2993, OpenMathLib/OpenBLAS#4216: capped, and the record says to what."""
     recorded, observed = computed(backend, Problem(m=300, n=300, k=300), threads)
-    assert 1 <= observed <= threads
-    assert recorded == observed
+    assert 1 <= observed <= recorded <= threads  # a worker that wakes up too late takes no part
 
 
 def test_c05_sixty_four_callers_of_eight_threads_each(backend):

@@ -232,7 +232,7 @@ class TestReducedPrecision:
 
     def test_has_a_row_of_its_own_beside_fp32(self, plugin, tmp_path):
         target = tmp_path / "t.md"
-        words = ("--math", "fp32,tf32", "--time-budget", "8", "--export-markdown", target, "-q")
+        words = ("--math", "fp32,tf32", "--time-budget", "16", "--export-markdown", target, "-q")
         done = run_suite("crossover", *SCRIPTED, *FAST, *words, env=plugin)
         assert done.returncode == 0, done.stderr
         rows = [line for line in target.read_text().splitlines() if line.startswith("| gemm")]
