@@ -35,12 +35,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def verdicts() -> str:
     """The answer table of every recorded machine, with what holds for its figures."""
-    parts = []
-    for profile in profiles.available():
-        found = profiles.headline(profile)
-        parts.append(f"**{found['gpu']}** with {found['cpu']}, measured {found['created'][:10]}:\n\n")
-        parts.append(markdown.table(tables.verdicts(profile, summary.lines(profile))))
-    return "".join(parts)
+    return "".join(head + markdown.table(shown) for head, shown in recorded())
+
+
+def answers() -> str:
+    """The answer tables alone."""
+    return "".join(head + table(shown.columns, shown.rows) for head, shown in recorded())
+
+
+def recorded() -> list[tuple[str, tables.Shown]]:
+    """A line that names the machine, and its verdicts, for every recorded one."""
+    found = [(profiles.headline(run), run) for run in profiles.available()]
+    return [
+        (
+            f"RECORDED on an **{about['gpu']}** with {about['cpu']}, {about['created'][:10]}:\n\n",
+            tables.verdicts(run, summary.lines(run)),
+        )
+        for about, run in found
+    ]
 
 
 def record() -> dict[str, Any]:
@@ -108,7 +120,7 @@ def kernel_row(name: str, status: str, timing: dict[str, Any]) -> tuple[str, ...
     )
 
 
-PARTS = {"verdicts": verdicts, "sweep": sweep, "kernels": kernels}
+PARTS = {"verdicts": verdicts, "answers": answers, "sweep": sweep, "kernels": kernels}
 
 
 def documents(root: Path) -> list[Path]:
