@@ -113,7 +113,7 @@ def _add_controls(bench: Bench, sides: Sides) -> None:
 
 def _may_repeat(bench: Bench, entry: Entry) -> bool:
     s = bench.settings
-    cost = s.rounds_min * (s.wake_s + 2 * max(s.block_s, entry.estimate_s))
+    cost = s.rounds_min * (s.wake_s + 2 * max(s.takes * s.block_s, entry.estimate_s))
     return entry.kind == "python" and not entry.failed and cost <= CONTROL_SHARE * s.group_budget_s
 
 

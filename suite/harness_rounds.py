@@ -66,10 +66,11 @@ class Visit:
 
 def prepare(bench: Bench, visits: Sequence[Visit]) -> None:
     """Find the calls per sample of every entry; one that raises has failed."""
+    s = bench.settings
     for visit in visits:
         bench.enter(visit.session)
         for entry in visit.alive():
-            _guarded(entry, partial(calibrate, bench.clock, entry, bench.settings.block_s))
+            _guarded(entry, partial(calibrate, bench.clock, entry, s.block_s, s.takes))
         bench.leave()
 
 

@@ -24,8 +24,9 @@ Kind = Literal["python", "c", "empty"]
 class Entry:
     """One candidate in one transfer mode (or a control of it), with what was measured of it.
 
-    estimate_s: seconds of one call, from the calibration. delay_s: busy wait added to every sample, divided
-    by its calls. failed: why it could not go on; it then has no samples.
+    estimate_s: seconds of one call, from the calibration. inner: calls in a sample. takes: samples in a
+    visit. delay_s: busy wait added to every sample, divided by its calls. failed: why it could not go on; it
+    then has no samples.
     """
 
     session: Session
@@ -35,6 +36,7 @@ class Entry:
     kind: Kind = "python"
     timing: Literal["latency", "throughput"] = "latency"
     inner: int = 1
+    takes: int = 1
     estimate_s: float = 0.0
     delay_s: float = 0.0
     failed: str = ""
@@ -72,6 +74,7 @@ class Entry:
             self.kind,
             self.timing,
             self.inner,
+            self.takes,
             self.estimate_s,
             delay_s,
         )
@@ -121,22 +124,26 @@ def timed(clock: Clock, entry: Entry, count: int, delay_s: float = 0.0) -> float
 
 
 def take(clock: Clock, entry: Entry, round_: int) -> None:
-    """One sample in round `round_`, kept in the entry with the threads that were in force."""
-    total = timed(clock, entry, entry.inner, entry.delay_s * entry.inner)
-    entry.samples_s.append(total / entry.inner)
-    entry.rounds.append(round_)
-    entry.inners.append(entry.inner)
+    """The samples of one visit in round `round_`, kept in the entry with the threads that were in force."""
+    for _ in range(entry.takes):
+        total = timed(clock, entry, entry.inner, entry.delay_s * entry.inner)
+        entry.samples_s.append(total / entry.inner)
+        entry.rounds.append(round_)
+        entry.inners.append(entry.inner)
     entry.threads_observed = entry.session.observed_threads()
 
 
-def calibrate(clock: Clock, entry: Entry, block_s: float) -> None:
+def calibrate(clock: Clock, entry: Entry, block_s: float, takes: int = 1) -> None:
     """Find how many calls make a sample of `block_s` and of many clock steps; at most MAX_INNER.
 
-    An entry whose rough time is longer than that stays at one call a sample.
+    An entry whose rough time is longer than that stays at one call a sample, and takes fewer than `takes`
+    samples in a visit where they would last longer than as many blocks.
     ClockError when not even MAX_INNER calls move the clock.
     """
     wanted = max(block_s, STEPS_PER_SAMPLE * clock.resolution())
+    entry.takes = takes
     if entry.estimate_s >= wanted:
+        entry.takes = max(1, min(takes, int(takes * block_s / entry.estimate_s)))
         return
     count, total = 1, _shorter(clock, entry, 1)
     while total < wanted / 2 and count < MAX_INNER:

@@ -28,7 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How to measure a group. All times in seconds.
 
     rounds_min, rounds_max: rounds before the first look at the ratios, and at most.
-    block_s: a sample repeats a short call until it lasts about this long.
+    block_s: a sample repeats a short call until it lasts about this long; takes: samples in a visit, whose
+    median is the time of the round, so that one interruption does not make it.
     wake_s: untimed work after every switch of side; slow_s: calls longer than this are not repeated for it.
     group_budget_s: for pilots and rounds together (not for opening, compiling and the gate); at least two
     rounds are made whatever they cost.
@@ -42,7 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     rounds_min: int = 6
     rounds_max: int = 40
-    block_s: float = 0.004
+    block_s: float = 0.0015
+    takes: int = 3
     wake_s: float = 0.02
     slow_s: float = 0.1
     confidence: float = 0.95

@@ -5,6 +5,8 @@ SI units: seconds, bytes, FLOP. No host or user name, no absolute path.
 
 from __future__ import annotations
 
+from itertools import count
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -41,7 +43,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate in one comparison group: the smallest thing that is measured.
 
     samples_s[i] is the wall time in seconds of one `enqueue(transfer, reuse)`: a mean over `inner[i]` calls
-    of it where one is too short for the clock. round_of[i] is the round it was taken in: samples of two cells
+    of it where one is too short for the clock. round_of[i] is the round it was taken in, maybe one of several
+    short samples: `times_s` has one time for each round. Times of two cells
     with the same round are a pair.
     """
 
@@ -83,6 +86,17 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     process_id: int = 0
     group: str = ""
     """Key of the comparison group; see `group_key`."""
+
+    @property
+    def times_s(self) -> tuple[float, ...]:
+        """One time in seconds for each round, in their order: the median of the samples taken in it.
+
+        Intervals are made of these: samples of one round share its disturbances.
+        """
+        taken: dict[int, list[float]] = {}
+        for round_, sample in zip(self.round_of or count(), self.samples_s, strict=False):
+            taken.setdefault(round_, []).append(sample)
+        return tuple(median(taken[round_]) for round_ in sorted(taken))
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ def unpaired(cpu: Cell, gpu: Cell, confidence: float = 0.95, resolution: float =
 
     The limits are the extremes of both intervals together: wider than a pooled interval, so never bolder.
     """
-    sides = [np.log([sample for sample in cell.samples_s if sample > 0]) for cell in (cpu, gpu)]
+    sides = [np.log([sample for sample in cell.times_s if sample > 0]) for cell in (cpu, gpu)]
     if min(side.size for side in sides) == 0:
         return UNKNOWN
     top, bottom = (interval(side, confidence) for side in sides)

@@ -33,16 +33,12 @@ UNKNOWN = Ratio(0.0, math.nan, math.inf, "undecided")
 
 
 def paired_logs(top: Cell, bottom: Cell) -> np.ndarray:
-    """log(top / bottom) for every round in which both cells have a sample, in the order of the rounds.
+    """log(top / bottom) for every round in which both cells have a time, in the order of the rounds.
 
-    Rounds with a sample that is not above 0 (below the clock's resolution) have no ratio and are left out.
+    Rounds with a time that is not above 0 (below the clock's resolution) have no ratio and are left out.
     """
-    below = dict(zip(bottom.round_of, bottom.samples_s, strict=True))
-    pairs = [
-        (a, below[round_])
-        for round_, a in sorted(zip(top.round_of, top.samples_s, strict=True))
-        if below.get(round_, 0.0) > 0 and a > 0
-    ]
+    above, below = (dict(zip(sorted(set(c.round_of)), c.times_s, strict=True)) for c in (top, bottom))
+    pairs = [(a, below[round_]) for round_, a in above.items() if below.get(round_, 0.0) > 0 and a > 0]
     return np.log([a / b for a, b in pairs]) if pairs else np.empty(0)
 
 

@@ -45,7 +45,7 @@ def cpu_times(lines: Iterable[Line]) -> list[Curve]:
     """One curve of CPU seconds for each line, for where there is no GPU figure at all."""
     found = []
     for line in lines:
-        timed = [(entry.size, interval(entry.cpu.samples_s).mid) for entry in line.entries if entry.cpu]
+        timed = [(entry.size, interval(entry.cpu.times_s).mid) for entry in line.entries if entry.cpu]
         timed = [(size, seconds) for size, seconds in timed if seconds > 0]
         if timed:
             sizes, values = zip(*timed, strict=True)

@@ -245,7 +245,7 @@ def _point_row(entry: Entry) -> tuple[str, ...]:
 def _timed(cell: Cell | None) -> tuple[str, str]:
     if cell is None:
         return "", ""
-    found = interval(cell.samples_s, CONFIDENCE)
+    found = interval(cell.times_s, CONFIDENCE)
     wide = found.half_width / found.mid * 100 if found.mid else float("inf")
     return figures.time(found.mid), f"{wide:.1f}" if wide < 1e4 else "—"
 
@@ -253,7 +253,7 @@ def _timed(cell: Cell | None) -> tuple[str, str]:
 def _rate(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    return figures.rate(cell.problem.flops * cell.reuse, interval(cell.samples_s, CONFIDENCE).mid)
+    return figures.rate(cell.problem.flops * cell.reuse, interval(cell.times_s, CONFIDENCE).mid)
 
 
 def _who(cell: Cell | None) -> str:
@@ -278,7 +278,7 @@ def _ranking(line: Line, device: str) -> str:
     best: dict[str, tuple[float, str]] = {}
     for cell in cells:
         if cell.problem.flops == largest:
-            timed = (interval(cell.samples_s).mid, _who(cell))
+            timed = (interval(cell.times_s).mid, _who(cell))
             best[cell.backend] = min(best.get(cell.backend, timed), timed)
     ranked = sorted(best.values())
     if len(ranked) < 2:

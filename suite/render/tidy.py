@@ -13,7 +13,7 @@ from ..stats import interval
 
 
 def _time(cell: Cell, part: str) -> Any:
-    return getattr(interval(cell.samples_s), part) if len(cell.samples_s) > 1 else ""
+    return getattr(interval(cell.times_s), part) if len(cell.times_s) > 1 else ""
 
 
 def _gate(cell: Cell) -> str:

@@ -34,6 +34,13 @@ def test_samples_are_paired_by_round_not_by_position():
     assert paired_logs(cpu, gpu).tolist() == [0.0, 0.0]
 
 
+def test_the_time_of_a_round_is_the_median_of_its_samples():
+    cpu = cell([5.0, 2.0, 2.0, 8.0, 99.0, 8.0], rounds=[0, 0, 0, 3, 3, 3])
+    assert cpu.times_s == (2.0, 8.0)
+    gpu = cell([8.0, 2.0], "cuda", rounds=[3, 0])
+    assert paired_logs(cpu, gpu).tolist() == [0.0, 0.0]
+
+
 def test_a_drift_that_both_sides_share_cancels():
     drift = [1.0 + 0.3 * i for i in range(12)]
     found = ratio(cell([2.0 * d for d in drift]), cell(drift, "cuda"))

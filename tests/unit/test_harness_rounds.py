@@ -66,6 +66,24 @@ def test_a_cpu_cell_holds_its_run_as_often_as_the_mode_reuses_it():
     assert of(cells, "gpu", transfer="once").scaled_by == 1
 
 
+def test_one_interruption_in_a_visit_does_not_make_the_time_of_its_round():
+    trace = Trace(cpu_s=1e-5)
+    quick = trace.backend("gpu", "cuda", lambda transfer: 1e-5)
+    steady, calls = quick.time_fn, iter(range(1 << 30))
+    quick.time_fn = lambda *about: steady(*about) + (0.5 if next(calls) % 331 == 0 else 0.0)
+    cells = trace.run([trace.cpu, quick], block_s=1e-3, takes=3, rounds_min=6)
+    gpu = of(cells, "gpu")
+    assert len(gpu.samples_s) == 3 * len(gpu.times_s)
+    assert max(gpu.samples_s) > 1e-3
+    assert max(gpu.times_s) == pytest.approx(1e-5)
+
+
+def test_slow_calls_are_not_repeated_for_a_median():
+    cells = Trace(cpu_s=2e-3, gpu_s=5e-3).run(block_s=1.5e-3, takes=3)
+    taken = {name: len(of(cells, name).samples_s) / len(of(cells, name).times_s) for name in ("cpu", "gpu")}
+    assert taken == {"cpu": 2, "gpu": 1}
+
+
 def test_the_order_of_sides_is_random_and_repeatable():
     def order(seed):
         trace = Trace()
