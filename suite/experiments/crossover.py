@@ -25,7 +25,7 @@ from ..render import comparison, progress, summary, svg
 from ..request import Request
 from ..version import version
 from . import report
-from ._recorded import overlay
+from ._recorded import Overlay, overlay
 
 EXPERIMENT = "crossover"
 
@@ -45,13 +45,11 @@ def measure(
     profile: a recorded machine to set the CPU measured here against, where there is no GPU.
     chosen, clock, journal, tell: see `sweep.Measuring`.
     """
-    recorded: list[Cell] = []
-    about: dict[str, Any] = {}
-    local = asked
-    if profile is not None:
-        local, recorded, about = overlay(asked, profile)
-    header = header_of(asked, command, about)
-    outcome = sweep.Measuring(local, chosen, journal=journal, clock=clock, tell=tell).run()
+    beside = Overlay(asked) if profile is None else overlay(asked, profile)
+    for note in beside.notes:
+        click.echo(f"note: {note}", err=True)
+    header = header_of(asked, command, beside.about)
+    outcome = sweep.Measuring(beside.local, chosen, journal=journal, clock=clock, tell=tell).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
@@ -59,7 +57,7 @@ def measure(
         header,
         options=machine.scrub(options),
         complete=not outcome.unmeasured,
-        cells=tuple(map(clean, outcome.cells)) + tuple(recorded),
+        cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
 
 

@@ -14,7 +14,8 @@ import pytest
 import scripted
 from rich.console import Console
 
-from suite import machine, profiles, record, sweep
+from backends.base import Unavailable
+from suite import harness, machine, profiles, record, sweep
 from suite.exits import Exit, Stop
 from suite.experiments import crossover, report
 from suite.journal import Journal
@@ -329,23 +330,60 @@ class TestRecorded:
         here = {cell.problem.m for cell in overlaid.cells if cell.provenance == "measured"}
         assert here <= recorded and min(here) >= 16
 
-    def test_what_the_profile_lacks_is_said(self, profile):
-        asked = checked(Request(op="gemv", sizes=(64,)))
-        with pytest.raises(Stop, match=r"has no gemv float32.*it has gemm float32 in fp32 to 64") as caught:
-            crossover.measure(asked, profile=profile)
-        assert caught.value.code == Exit.NO_VERDICT
+    @pytest.mark.parametrize(
+        ("asked", "said"),
+        [
+            (
+                Request(op="gemv", sizes=(64, 96)),
+                "gemv, shape square, sizes 64 to 96, batch 1: float32 in fp32",
+            ),
+            (Request(dtypes=("float64",), sizes=(16,)), "size 16, batch 1: float64 in fp64, pageable memory"),
+            (Request(shape="M=N,K=32", sizes=(16,)), "gemm, shape M=N,K=32, size 16"),
+            (Request(sizes=(12,)), "size 12, batch 1: float32 in fp32"),
+            (Request(maths=("tf32",), sizes=(16,)), "float32 in tf32"),
+            (Request(batch=3, sizes=(16,)), "batch 3: float32 in fp32"),
+            (Request(sizes=(16,), transfers=("once",), reuse=(5,)), "pageable memory, once x5; no verdict"),
+        ],
+    )
+    def test_without_recorded_figures_the_cpu_is_measured_and_what_lacks_is_said(
+        self, profile, asked, said, capsys
+    ):
+        clock, (cpu, _) = scripted.pair()
+        asked = checked(asked)
+        run = crossover.measure(asked, chosen=[cpu], profile=profile, clock=clock)
+        assert {max(cell.problem.m, cell.problem.n) for cell in run.cells if cell.samples_s} == {*asked.sizes}
+        assert {cell.provenance for cell in run.cells} == {"measured"} and "profile" not in run.options
+        assert "RECORDED" not in shown(run)
+        (note,) = capsys.readouterr().err.splitlines()
+        assert said in note and "Recorded are gemm float32 in fp32, 8 to 64; shape square; batch 1" in note
+        assert len(crossover.unanswered(asked, summary.lines(run))) == len(asked.modes)
 
-    def test_pinned_memory_the_profile_lacks_is_said(self, profile):
+    def test_one_row_that_lacks_leaves_the_others_their_verdict(self, profile, capsys):
+        clock, (cpu, _) = scripted.pair()
+        asked = checked(Request(sizes=(8, 64), transfers=("once",), reuse=(10, 5)))
+        run = crossover.measure(asked, chosen=[cpu], profile=profile, clock=clock)
+        assert crossover.unanswered(asked, summary.lines(run)) == ["float32 in fp32, pageable, once x5"]
+        assert "pageable memory, once x5; no verdict" in capsys.readouterr().err
+
+    def test_pinned_memory_without_cuda_is_not_taken_for_pageable(self, profile, capsys, monkeypatch):
+        def refused(problem, host_memory):
+            raise Unavailable(f"{host_memory}: no CUDA")
+
+        monkeypatch.setattr(harness, "allocate", refused)
         asked = checked(Request(sizes=(16,), host_memory=("pinned",)))
-        with pytest.raises(Stop, match="pinned memory"):
-            crossover.measure(asked, profile=profile)
+        run = crossover.measure(asked, chosen=[scripted.pair()[1][0]], profile=profile)
+        assert not any(cell.samples_s for cell in run.cells)
+        lacks, why = capsys.readouterr().err.splitlines()
+        assert "pinned memory, resident" in lacks and "pinned host memory needs CUDA" in why
 
-    def test_pinned_is_answered_by_the_recorded_machine_alone(self, profile):
+    def test_pinned_is_answered_by_the_recorded_machine_alone(self, profile, capsys):
         cells = tuple(msgspec.structs.replace(cell, host_memory="pinned") for cell in profile.cells)
         pinned = msgspec.structs.replace(profile, cells=cells)
         asked = checked(Request(sizes=(8, 64), host_memory=("pinned",), transfers=("resident",)))
         lines = summary.lines(crossover.measure(asked, profile=pinned))
         assert [(line.comparison, line.decided) for line in lines] == [("recorded", True)]
+        said = capsys.readouterr().err
+        assert said == "note: pinned host memory needs CUDA, so there is no line of this CPU for it\n"
         assert crossover.unanswered(asked, lines) == []
 
 
