@@ -158,7 +158,10 @@ class Backend(ABC):
         devices: tuple[int, ...] = (0,),
         threads: int | None = None,
     ) -> Session:
-        """Allocate, compile and bind everything for repeated runs on these very host arrays."""
+        """Allocate, compile and bind everything for repeated runs on these very host arrays.
+
+        Unavailable, with the reason of `supports`, for what it does not compute: `require` raises it.
+        """
 
     def thread_counts(self, problem: Problem) -> tuple[int, ...]:
         """Thread counts worth trying for `problem`; (1,) where the question has no meaning."""
@@ -189,6 +192,16 @@ class Backend(ABC):
             session.enqueue("always")
         finally:
             session.close()
+
+
+def require(backend: Backend, problem: Problem) -> None:
+    """Unavailable, with the backend's own reason, unless it takes `problem` and can run here."""
+    reason = backend.supports(problem)
+    if reason is not None:
+        raise Unavailable(reason)
+    there = backend.probe()
+    if not there.ok:
+        raise Unavailable(there.reason)
 
 
 class Session(ABC):

@@ -19,7 +19,7 @@ from . import _cuda_compile as compiling
 from . import _cuda_probe as probing
 from ._cuda_launch import extents, places
 from ._cuda_session import Bound, CudaSession
-from .base import Availability, Backend, HostMemory, Problem, SessionInfo, Unavailable
+from .base import Availability, Backend, HostMemory, Problem, SessionInfo, Unavailable, require
 from .cuda_kernels import open_device
 from .operands import Operands
 
@@ -234,9 +234,7 @@ class Cublas(Backend):
         devices: tuple[int, ...] = (0,),
         threads: int | None = None,
     ) -> CudaSession:
-        reason = self.supports(problem) or self.probe().reason
-        if reason:
-            raise Unavailable(reason)
+        require(self, problem)
         info = SessionInfo(kernel="cublas", config={"host_memory": host_memory})
         return CudaSession(problem, operands, info, open_device(devices), _bind)
 

@@ -16,7 +16,7 @@ from . import _cuda_probe as probing
 from . import _cuda_verified as verified
 from ._cuda_session import FORKED, Bound, CudaSession
 from ._cuda_source import HeaderError, Kernel, all_kernels
-from .base import Availability, Backend, HostMemory, Problem, SessionInfo, Unavailable
+from .base import Availability, Backend, HostMemory, Problem, SessionInfo, Unavailable, require
 from .operands import Operands
 
 
@@ -72,9 +72,7 @@ class CudaKernel(Backend):
         devices: tuple[int, ...] = (0,),
         threads: int | None = None,
     ) -> CudaSession:
-        reason = self.supports(problem) or self.probe().reason
-        if reason:
-            raise Unavailable(reason)
+        require(self, problem)
         device = open_device(devices)
         found = launching.load(self.kernel, problem.dtype, device)
         info = self._info(problem, found, host_memory)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._native_library import Library, library
-from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable
+from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable, require
 from .cpus import check_threads, worth_trying
 from .operands import Operands
 
@@ -67,9 +67,7 @@ class NativeBackend(Backend):
         threads: int | None = None,
     ) -> Session:
         """ValueError for a wrong thread count; more threads than allowed are capped, see `info.threads`."""
-        reason = self.supports(problem)
-        if reason:
-            raise Unavailable(reason)
+        require(self, problem)
         return NativeSession(problem, operands, check_threads(threads))
 
     def compute(self, problem: Problem, operands: Operands) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Transfer, Unavailable
+from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Transfer, require
 from .operands import Operands
 
 TimeFn = Callable[[Problem, str, int, int], float]
@@ -139,9 +139,7 @@ class NullBackend(Backend):
     ) -> Session:
         if self.open_error is not None:
             raise self.open_error
-        reason = self.supports(problem)
-        if reason:
-            raise Unavailable(f"{self.name}: {reason}")
+        require(self, problem)
         info = SessionInfo(
             kernel=self.name, compile_s=self.compile_s, threads=threads if self.device == "cpu" else None
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable
+from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable, require
 from .cpus import allowed_cpus, check_threads, wait_until_quiet, worth_trying
 from .operands import Operands
 
@@ -106,9 +106,7 @@ class NumpyBackend(Backend):
 
         More threads than there can be are capped: `info.threads` says to how many.
         """
-        reason = self.supports(problem)
-        if reason:
-            raise Unavailable(reason)
+        require(self, problem)
         if check_threads(threads) not in (None, 1) and _library() is None:
             raise Unavailable("NumPy's BLAS is not one whose thread count can be set: leave threads out")
         return NumpySession(problem, operands, threads)

@@ -71,6 +71,21 @@ def test_it_keeps_the_contract(installed):
     assert done.stdout.strip() == "contract kept", done.stderr
 
 
+def test_the_contract_tests_pick_it_up_and_pass(installed):
+    chosen = ("tests/contract", "-k", "einsum", "-m", "not gpu")
+    done = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "passed" in done.stdout and "skipped" not in done.stdout
+
+
+def test_it_refuses_what_it_does_not_support_with_its_own_reason(installed):
+    opening = (
+        "p = backends.base.Problem(op='copy', n=4); backends.get('einsum').open(p, backends.allocate(p))"
+    )
+    done = run(installed, "-c", f"import backends, backends.base; {opening}")
+    assert "Unavailable: einsum computes single gemm and gemv, not copy" in done.stderr
+
+
 def test_list_shows_it(installed):
     done = run(installed, "-m", "suite", "list")
     assert done.returncode == 0, done.stderr

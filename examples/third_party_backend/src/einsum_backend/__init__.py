@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.base import Availability, Backend, Problem, Session, SessionInfo
+from backends.base import Availability, Backend, Problem, Session, SessionInfo, require
 from backends.operands import Operands
 
 
@@ -53,7 +53,8 @@ class EinsumBackend(Backend):
         return None
 
     def open(self, problem: Problem, operands: Operands, **_: Any) -> Session:
-        """Bind the arrays; there is nothing to allocate or compile."""
+        """Bind the arrays; there is nothing to allocate or compile. Unavailable for what is not supported."""
+        require(self, problem)
         return EinsumSession(problem, operands)
 
 
