@@ -5,6 +5,7 @@ Most start a process of their own, so that a crash or a poisoned CUDA context en
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,6 +19,13 @@ import msgspec
 
 from .journal import atomic_write
 from .verify_state import Context, Failed, Skipped
+
+BUILD_MODULES = {
+    "pip": "python -m ensurepip",
+    "scikit_build_core": "pip install scikit-build-core",
+    "cffi": "pip install cffi",
+}
+"""What building the native library needs in this environment, each with the command that brings it."""
 
 
 def tail(done: subprocess.CompletedProcess[str], lines: int = 15) -> str:
@@ -38,6 +46,12 @@ def build(context: Context) -> dict[str, Any]:
 
 def _build_aside(context: Context, why: str, probe: str) -> str:
     """Install the package into build/verify-site, which later steps find through PYTHONPATH."""
+    absent = {name: cure for name, cure in BUILD_MODULES.items() if importlib.util.find_spec(name) is None}
+    if absent:
+        raise Failed(
+            f"the native library is absent ({why}) and cannot be built: this Python has no module "
+            f"{', '.join(absent)}: {' && '.join(absent.values())}"
+        )
     site = context.root / "build" / "verify-site"
     pip = [
         "-m",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import time
 
 import msgspec
@@ -115,6 +116,21 @@ def test_the_log_holds_output_and_no_absolute_path(tmp_path):
 )
 def test_steps_are_chosen_by_name_or_group(tmp_path, only, skip, expected):
     assert verify.chosen(only, skip, list(verify.all_steps(tmp_path))) == expected
+
+
+def test_a_build_without_its_modules_says_which_and_how_to_get_them(tmp_path, monkeypatch):
+    absent = '{"ok": false, "reason": "not built"}'
+    c = context(tmp_path)
+    monkeypatch.setattr(c, "python", lambda *words: subprocess.CompletedProcess(words, 0, absent, ""))
+    monkeypatch.setattr(
+        verify_steps.importlib.util, "find_spec", lambda name: None if name == "scikit_build_core" else name
+    )
+    with pytest.raises(Failed) as caught:
+        verify_steps.build(c)
+    assert str(caught.value) == (
+        "the native library is absent (not built) and cannot be built: this Python has no module "
+        "scikit_build_core: pip install scikit-build-core"
+    )
 
 
 def test_an_unknown_step_is_a_usage_error(tmp_path):
