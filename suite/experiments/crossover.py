@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,12 @@ def find_journal(asked: Request, named: Path | None, resume: bool) -> Journal | 
         return None
 
 
+def program() -> str:
+    """How this command line was started, to be typed again: `gemm-crossover`, or `python3 -m suite`."""
+    start = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
+    return shlex.join(start) if start[-2:] == ["-m", "suite"] else "gemm-crossover"
+
+
 @contextlib.contextmanager
 def resumable(journal: Journal | None, command: str) -> Iterator[None]:
     """Turns an interruption into the message that says what is kept and how to go on."""
@@ -242,8 +249,9 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     warn(gpu, asked.threads)
     profile = find_profile(given["profile"]) if gpu else None
     journal = find_journal(asked, given["journal"], given["resume"])
-    words = shlex.join(["gemm-crossover", *(ctx.find_object(list) or [ctx.info_name or ""])])
-    with resumable(journal, words), progress.bar(hidden=given["quiet"]) as tell:
+    given_words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
+    words = f"gemm-crossover {given_words}"
+    with resumable(journal, f"{program()} {given_words}"), progress.bar(hidden=given["quiet"]) as tell:
         run = measure(asked, chosen=chosen, profile=profile, journal=journal, tell=tell, command=words)
     return finish(run, asked, out, targets, journal, given["quiet"])
 

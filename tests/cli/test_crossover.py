@@ -8,6 +8,7 @@ import io
 import random
 import re
 import socket
+import sys
 
 import msgspec
 import pytest
@@ -186,6 +187,20 @@ def test_resume_measures_no_group_twice(tmp_path):
     assert 8 not in sizes_opened and 16 not in sizes_opened and 32 in sizes_opened
     assert len(sizes_opened) == len(set(sizes_opened))
     assert {8, 16, 32, 64} <= {cell.problem.m for cell in run.cells}
+
+
+@pytest.mark.parametrize(
+    ("typed", "program"),
+    [
+        (["python3", "-m", "suite", "crossover", "-q"], "python3 -m suite"),
+        (["python", "-X", "dev", "-m", "suite", "crossover", "-q"], "python -X dev -m suite"),
+        (["/usr/bin/python3", "/opt/bin/gemm-crossover", "crossover", "-q"], "gemm-crossover"),
+    ],
+)
+def test_the_command_to_go_on_with_starts_as_this_one_did(monkeypatch, typed, program):
+    monkeypatch.setattr(sys, "orig_argv", typed)
+    monkeypatch.setattr(sys, "argv", ["program", "crossover", "-q"])
+    assert crossover.program() == program
 
 
 def test_resume_refuses_another_question(tmp_path):
