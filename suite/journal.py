@@ -48,13 +48,24 @@ class Journal:
         self.path, self._file, self.done = path, file, done
 
     @classmethod
-    def create(cls, path: str | Path, run: Run) -> Journal:
+    def create(
+        cls,
+        path: str | Path,
+        run: Run,
+        *,
+        ignore: Collection[str] = (),
+        replacing: Callable[[int], object] | None = None,
+    ) -> Journal:
         """Begin a new journal for `run` (its cells are not written); an older journal is replaced.
 
+        replacing: told, before, how many whole groups are lost that `resume` would have gone on with.
         RecordError where the file is something else, or another process writes it.
         """
         header = msgspec.structs.replace(run, cells=())
         file = _open(Path(path))
+        lost = resumable_groups(path, run, ignore)
+        if lost and replacing is not None:
+            replacing(lost)
         file.truncate(0)
         journal = cls(Path(path), file, {})
         journal._write({"journal": FORMAT, "run": header})
@@ -211,6 +222,16 @@ def check_same(old: Run, new: Run, path: str | Path, ignore: Collection[str] = (
                 f"{path} cannot be resumed: {name} was {was!r} there and is {is_now!r} now; "
                 "give the same options on the same machine, or start without --resume"
             )
+
+
+def resumable_groups(path: str | Path, run: Run, ignore: Collection[str] = ()) -> int:
+    """How many whole groups the journal at `path` holds for `run`; 0 where it cannot be resumed."""
+    try:
+        loaded = load(path)
+        check_same(loaded.run, run, path, ignore)
+    except RecordError:
+        return 0
+    return len(loaded.groups)
 
 
 def _difference(a: Any, b: Any, name: str, ignore: frozenset[str]) -> tuple[str, Any, Any] | None:

@@ -30,6 +30,9 @@ from ._recorded import Overlay, overlay
 
 EXPERIMENT = "crossover"
 
+MAY_DIFFER = ("options.time_budget_s",)
+"""Fields in which a run may differ from the one it goes on with."""
+
 
 def measure(
     asked: Request,
@@ -120,14 +123,23 @@ def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if resume:
-            return Journal.resume(path, head, ignore=("options.time_budget_s",))
-        return Journal.create(path, head)
+            return Journal.resume(path, head, ignore=MAY_DIFFER)
+        return Journal.create(path, head, ignore=MAY_DIFFER, replacing=say_replaced)
     except RecordError as error:
         raise Stop(str(error), Exit.USAGE) from None
     except OSError as error:
         raise Stop(
             f"the journal {path} cannot be written: {error.strerror or error}; name another by --journal"
         ) from None
+
+
+def say_replaced(groups: int) -> None:
+    """The note before the journal of an interrupted run makes way."""
+    click.echo(
+        f"note: the journal of an interrupted run of this question (comparison groups finished: {groups}) is "
+        "replaced, and all is measured afresh; with --resume the same command goes on instead",
+        err=True,
+    )
 
 
 def find_journal(asked: Request, named: Path | None, resume: bool) -> Journal | None:

@@ -203,6 +203,29 @@ def test_the_command_to_go_on_with_starts_as_this_one_did(monkeypatch, typed, pr
     assert crossover.program() == program
 
 
+def test_an_unfinished_journal_is_not_replaced_silently(tmp_path, capsys):
+    path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
+    clock, backends = scripted.pair()
+    with crossover.open_journal(path, asked, resume=False) as first:
+        crossover.measure(asked, chosen=backends, clock=clock, journal=first)
+    assert capsys.readouterr().err == ""
+    longer = msgspec.structs.replace(asked, time_budget_s=5.0)
+    crossover.open_journal(path, longer, resume=False).close()
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "(comparison groups finished: 1) is replaced" in note and "--resume" in note
+    crossover.open_journal(path, asked, resume=False).close()
+    assert capsys.readouterr().err == "", "nothing is lost with a journal that holds no group"
+
+
+def test_another_questions_journal_is_replaced_without_a_note(tmp_path, capsys):
+    path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
+    clock, backends = scripted.pair()
+    with crossover.open_journal(path, asked, resume=False) as first:
+        crossover.measure(asked, chosen=backends, clock=clock, journal=first)
+    crossover.open_journal(path, checked(Request(sizes=(9,))), resume=False).close()
+    assert capsys.readouterr().err == ""
+
+
 def test_resume_refuses_another_question(tmp_path):
     path = tmp_path / "j.jsonl"
     crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
