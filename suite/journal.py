@@ -18,6 +18,7 @@ from typing import IO, Any
 import msgspec
 
 from .record import SCHEMA, Cell, Run
+from .record_checks import check_cell, check_run
 
 FORMAT = 1
 MARK = b'{"journal":'
@@ -206,7 +207,10 @@ def _decode(text: bytes, path: str | Path, number: int, newer_is: str = "") -> _
         schema = plain.get("run", {}).get("schema", 0) if isinstance(plain.get("run"), dict) else 0
         _refuse_newer(max(plain[newer_is] - FORMAT + SCHEMA, schema), where)
     try:
-        return msgspec.convert(plain, _Line)
+        line = msgspec.convert(plain, _Line)
+        if line.cell is not None:
+            check_cell(line.cell)
+        return line
     except (msgspec.ValidationError, ValueError) as error:
         raise RecordError(f"{where}: not a line of a journal: {error}") from None
 
@@ -284,7 +288,9 @@ def load_run(path: str | Path) -> Run:
         raise RecordError(f"{path}: no record of this tool: it has no 'schema' and 'cells' at its top")
     _refuse_newer(plain["schema"], str(path))
     try:
-        return msgspec.convert(plain, Run)
+        run = msgspec.convert(plain, Run)
+        check_run(run)
+        return run
     except (msgspec.ValidationError, ValueError) as error:
         raise RecordError(f"{path}: no record of this tool: {error}") from None
 

@@ -209,6 +209,42 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
     assert str(path) in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"machine": {"gpus": 3}}, "Expected `array | null`, got `int` - at `$.machine.gpus`"),
+        ({"machine": {"gpus": [{}]}}, "missing required field `name` - at `$.machine.gpus[0]`"),
+        ({"machine": {"cpu": "fast"}}, "Expected `object | null`, got `str` - at `$.machine.cpu`"),
+        ({"machine": {"threads": 8}}, "Expected `object`, got `int` - at `$.machine.threads`"),
+        ({"options": {"shape": 3}}, "Expected `str`, got `int` - at `$.options.shape`"),
+        ({"options": {"shapes": "square"}}, "Expected `array`, got `str` - at `$.options.shapes`"),
+        ({"options": {"profile": {}}}, "missing required field `gpu` - at `$.options.profile`"),
+        ({"round_of": (0, 1)}, "each of 1 samples_s, got 2 - at `$.cells[0].round_of`"),
+        ({"samples_s": ()}, "each of 0 samples_s, got 1 - at `$.cells[0].round_of`"),
+        ({"inner": ()}, "each of 1 samples_s, got 0 - at `$.cells[0].inner`"),
+    ],
+)
+def test_a_damaged_field_is_named(tmp_path, damage, message):
+    path = tmp_path / "run.json"
+    run = msgspec.structs.replace(RUN, cells=tuple(cells("g", 1)))
+    save_run(path, run)
+    assert load_run(path) == run
+    plain = msgspec.json.decode(path.read_bytes())
+    for name, value in damage.items():
+        (plain if name in plain else plain["cells"][0])[name] = value
+    path.write_bytes(msgspec.json.encode(plain))
+    with pytest.raises(RecordError) as raised:
+        load_run(path)
+    assert message in str(raised.value) and str(path) in str(raised.value)
+
+
+def test_a_damaged_cell_of_a_journal_is_named(tmp_path):
+    data = journal(tmp_path / "j")
+    (tmp_path / "j").write_bytes(data.replace(b'"round_of":[0]', b'"round_of":[0,1]', 1))
+    with pytest.raises(RecordError, match=r"line 2: not a line .* got 2 - at `\$\.cell\.round_of`"):
+        load(tmp_path / "j")
+
+
 def test_a_cut_run_is_refused_with_its_position(tmp_path):
     path = tmp_path / "run.json"
     save_run(path, RUN)
