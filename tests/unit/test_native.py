@@ -234,6 +234,16 @@ def test_own_variable_goes_before_openmps():
 
 
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+def test_of_two_micro_kernels_the_first_by_name_runs(isa):
+    if isa not in NATIVE.probe().detail["isa_usable"]:
+        pytest.skip(f"this CPU has no {isa}")
+    folder = ROOT / "cpu" / "kernels"
+    first = [min(path.stem for path in folder.glob(f"ukr_{isa}_{kind}_*.c")) for kind in ("f32", "f64")]
+    code = "import backends; print(*backends.get('native').probe().detail['kernels'])"
+    assert python(code, GEMM_ISA=isa) == (" ".join(first), "")
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
 def test_instruction_set_can_be_lowered(isa):
     if isa not in NATIVE.probe().detail["isa_usable"]:
         pytest.skip(f"this CPU has no {isa}")
