@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seed: int = 0
-    rounds_min: int = 6
+    rounds_min: int = 8
     rounds_max: int = 40
     block_s: float = 0.0015
     takes: int = 3

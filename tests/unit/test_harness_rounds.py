@@ -15,6 +15,7 @@ from suite.record import GateResult, group_key
 
 MODES = (("resident", 1), ("once", 10), ("always", 1))
 P = Problem(m=4, n=4, k=4)
+FIRST_LOOK = Settings().rounds_min
 
 
 class Trace:
@@ -132,7 +133,7 @@ def test_sessions_are_parked_before_the_next_one_is_activated():
 
 def test_slow_calls_are_not_repeated_to_wake():
     trace = Trace(cpu_s=2.0, gpu_s=1e-3)
-    cells = trace.run(modes=[("resident", 1)], group_budget_s=5.0, rounds_max=6)
+    cells = trace.run(modes=[("resident", 1)], group_budget_s=5.0, rounds_max=FIRST_LOOK)
     samples = len(of(cells, "cpu").samples_s)
     calls = sum(name == "cpu" for name, _, _ in trace.log)
     assert samples >= 2
@@ -153,8 +154,8 @@ def test_two_rounds_are_made_whatever_they_cost():
 def test_a_clear_case_stops_at_the_first_look_and_a_close_one_goes_on():
     clear = of(Trace(cpu_s=1e-2, sigma=0.05).run(), "cpu")
     close = of(Trace(cpu_s=5.2e-4, sigma=0.05).run(modes=[("resident", 1)]), "cpu")
-    assert len(clear.samples_s) == 6
-    assert 12 < len(close.samples_s) <= 40
+    assert len(clear.samples_s) == FIRST_LOOK
+    assert 2 * FIRST_LOOK < len(close.samples_s) <= 40
 
 
 def test_a_ratio_of_one_is_given_up_once_it_is_sure_to_be_too_close():
@@ -171,7 +172,7 @@ def test_rounds_end_at_their_maximum():
 def test_one_side_alone_is_measured_too():
     trace = Trace(sigma=0.01)
     cells = trace.run(backends=[trace.cpu])
-    assert len(of(cells, "cpu").samples_s) == 12
+    assert len(of(cells, "cpu").samples_s) == 2 * FIRST_LOOK
     assert of(cells, "cpu", "control_aa").samples_s
 
 
@@ -201,7 +202,7 @@ def test_the_best_backend_and_thread_count_stand_for_the_cpu():
 def test_of_slow_runs_half_the_threads_are_tried_too():
     trace = Trace(gpu_s=1.0)
     smt = trace.backend("smt", "cpu", 0.2, thread_factor={1: 8.0, 8: 1.0, 16: 1.2})
-    cells = trace.run(backends=[smt, trace.gpu], rounds_max=6)
+    cells = trace.run(backends=[smt, trace.gpu], rounds_max=FIRST_LOOK)
     assert of(cells, "smt").threads == 8
     assert {c.threads for c in cells if c.backend == "smt"} == {8, 16}
 
