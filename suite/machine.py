@@ -208,10 +208,16 @@ def first_line(command: list[str]) -> str:
     return done.stdout.strip().splitlines()[0]
 
 
+def kernel_version(release: str) -> str:
+    """The numbers of a kernel release: what follows them names somebody's own build."""
+    found = re.match(r"\d+(\.\d+)*", release)
+    return found[0] if found else UNKNOWN
+
+
 def software() -> dict[str, Any]:
     """Operating system, Python and the packages whose version can change a figure."""
     return {
-        "os": safely(lambda: f"{platform.system()} {platform.release()}"),
+        "os": safely(lambda: f"{platform.system()} {kernel_version(platform.release())}"),
         "libc": safely(lambda: " ".join(platform.libc_ver())),
         "architecture": safely(platform.machine),
         "python": safely(lambda: f"{platform.python_implementation()} {platform.python_version()}"),

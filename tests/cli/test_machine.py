@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import platform
 import re
 import socket
 
@@ -132,3 +133,11 @@ def test_cuda_numbers():
     assert gpu_info.dotted(13020) == "13.2"
     assert gpu_info.dotted(12090) == "12.9"
     assert gpu_info.dotted(0) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "kept"), [("6.18.44-my-build.3", "6.18.44"), ("5.10", "5.10"), ("x", "unknown")]
+)
+def test_a_kernel_build_is_not_named(monkeypatch, release, kept):
+    monkeypatch.setattr(platform, "release", lambda: release)
+    assert machine.software()["os"].split() == [platform.system(), kept]
