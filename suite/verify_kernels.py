@@ -28,7 +28,7 @@ FEW_SAMPLES = 5
 LONG_S = 0.5
 GEMM_SIZES = (256, 1024, 4096)
 GEMV_SIZES = (1024, 4096, 8192)
-VECTOR_SIZES = (1 << 20, 1 << 25)
+VECTOR_SIZES = (1 << 20, 1 << 24)
 
 
 def problems() -> Iterator[Problem]:
