@@ -16,7 +16,6 @@ import msgspec
 
 from .arithmetic import ITEMSIZE, MATHS
 
-OPS = ("gemm", "gemv", "vector_add", "copy")
 TRANSPOSES = ("n", "t", "nn", "nt", "tn", "tt")
 ARGUMENTS = "problem.cuh"
 

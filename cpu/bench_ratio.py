@@ -20,12 +20,17 @@ import numpy as np
 import threadpoolctl
 
 import backends
+from backends.cpus import wait_until_quiet
 
 WAKE_S, TURN_S = 0.04, 0.04
 
 
 def turn(call: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds of the least disturbed call in a turn of `TURN_S`, after an untimed stretch of `WAKE_S`."""
+    """Seconds of the least disturbed call in a turn of `TURN_S`, after an untimed stretch of `WAKE_S`.
+
+    That begins once the other side's threads sleep: OpenBLAS's spin on for longer than a turn lasts.
+    """
+    wait_until_quiet()
     end = time.perf_counter() + WAKE_S
     while time.perf_counter() < end:
         call()

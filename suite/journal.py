@@ -267,9 +267,14 @@ def atomic_write(path: str | Path, write: bytes | str | Callable[[IO[bytes]], ob
         temporary.unlink(missing_ok=True)
 
 
+def readable(content: Any) -> bytes:
+    """Indented JSON that ends its last line."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
 def save_run(path: str | Path, run: Run) -> None:
     """Write a run as readable JSON, atomically."""
-    atomic_write(path, msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
+    atomic_write(path, readable(run))
 
 
 def load_run(path: str | Path) -> Run:

@@ -39,11 +39,6 @@ def dense(rng: np.random.Generator, shape: tuple[int, ...], significand: int) ->
     return np.ldexp(whole * sign, -significand)
 
 
-def centred(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Uniform in [-0.5, 0.5) with all the mantissa bits `dtype` has."""
-    return rng.random(shape, dtype=np.float64 if dtype == np.float64 else np.float32) - 0.5
-
-
 class Marks:
     """Rows of A that pick one row of B each, and columns of B that pick one column of A each.
 

@@ -14,7 +14,7 @@ from backends import _cuda_source, _cuda_verified
 
 from . import profiles, verify_install
 from .analysis.crossover import Crossover
-from .journal import atomic_write
+from .journal import atomic_write, readable
 from .record import Run
 from .render.summary import Question, lines
 from .verify_state import Context, Failed, Skipped
@@ -43,7 +43,8 @@ def compare_runs(context: Context) -> dict[str, Any]:
     bad = [f"{row['dtype']} {row['mode']}" for row in rows if not (row["agree"] and row["narrow"])]
     verified = context.out / "verified.json"
     if verified.exists():
-        write_json(verified, {**msgspec.json.decode(verified.read_bytes()), "sweep": rows})
+        whole = msgspec.json.decode(verified.read_bytes()) | {"sweep": rows}
+        atomic_write(verified, readable(whole))
         verify_install.install(context.out)
     if bad:
         raise Failed(f"adaptive and exhaustive crossovers differ: {', '.join(bad)}", {"rows": rows})
@@ -57,11 +58,6 @@ def write_profile(context: Context) -> dict[str, Any]:
     profile = profiles.build(runs, gpu)
     atomic_write(context.out / "profile.json", profiles.encode(profile))
     return {"runs": len(runs), "cells": len(profile.cells)}
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Readable JSON, written whole or not at all."""
-    atomic_write(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def answers(runs: dict[str, Run]) -> dict[Question, Crossover]:
@@ -138,7 +134,7 @@ def write_verified(context: Context, target: Path | None = None) -> dict[str, An
         "peers": peers,
         "sweep": context.result("compare").get("rows", []),
     }
-    write_json(context.out / "verified.json", content)
+    atomic_write(context.out / "verified.json", readable(content))
     verify_install.install(context.out, target)
     doubtful = {name: e["why_not"] for name, e in entries.items() if e["status"] != "verified"}
     if doubtful:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .journal import atomic_write
+from .journal import atomic_write, readable
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout (or the folder that holds the installed packages)."""
@@ -172,6 +172,5 @@ def run_step(context: Context, name: str, step: Callable[[Context], dict[str, An
         result=result,
     )
     context.state.steps[name] = outcome
-    content = msgspec.json.format(msgspec.json.encode(context.state), indent=1)
-    atomic_write(context.out / "verify.json", content + b"\n")
+    atomic_write(context.out / "verify.json", readable(context.state))
     return outcome

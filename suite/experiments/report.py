@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from .. import export
 from ..exits import Exit, Stop
-from ..journal import RecordError, load_run
+from ..journal import RecordError, load_run, readable
 from ..options import exports, quiet
 from ..record import Run
 from ..render import comparison, markdown, svg, terminal, tidy
@@ -20,7 +19,7 @@ def make(run: Run, targets: dict[str, str | None], points: bool = True) -> dict[
     """For each kind of export the function that makes its bytes; points: see `markdown.render`."""
     kind = "png" if (targets.get("svg") or "").lower().endswith(".png") else "svg"
     return {
-        "json": lambda: msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n",
+        "json": lambda: readable(run),
         "csv": lambda: tidy.render(run),
         "markdown": lambda: markdown.render(run, points),
         "svg": lambda: svg.render(run, kind),

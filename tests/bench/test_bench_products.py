@@ -11,6 +11,7 @@ import pytest
 
 import backends
 from backends.base import Problem, Session
+from backends.cpus import wait_until_quiet
 from suite import gate
 
 SIZES = {"gemm": (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192), "gemv": (128, 1024, 4096)}
@@ -42,6 +43,7 @@ def session(backend: backends.Backend, problem: Problem) -> Iterator[Session]:
         backends.fill_random(operands, seed=1)
         opened.upload()
         opened.activate()
+        wait_until_quiet()  # the threads of the backend before may still spin
         yield opened
     finally:
         opened.close()
