@@ -19,6 +19,9 @@ from .record import Cell, Clocks
 
 ReadClocks = Callable[[str], "Clocks | None"]
 
+STRETCH = 4.0
+"""Budgets that a group may take for its first `rounds_least` rounds: two rounds decide next to nothing."""
+
 STRICTER = 4.0
 """Rounds stop early only at this many times smaller a chance of error: looking often must not decide."""
 
@@ -116,7 +119,8 @@ def _visit(bench: Bench, visit: Visit, round_: int, watch: Watch) -> None:
 def rounds(bench: Bench, visits: Sequence[Visit], watch: Watch, most: int, budget_s: float) -> Iterator[int]:
     """Make rounds and yield their count after each, until `most` or until another would exceed the budget.
 
-    At least two, whatever they cost. The time they take is added to `bench.spent_s`.
+    At least two, whatever they cost, and `rounds_least` where STRETCH budgets suffice for them. The time they
+    take is added to `bench.spent_s`.
     """
     for done in range(1, most + 1):
         start = bench.clock.now()
@@ -126,7 +130,8 @@ def rounds(bench: Bench, visits: Sequence[Visit], watch: Watch, most: int, budge
         yield done
         if not any(visit.alive() for visit in visits):
             return
-        if done >= 2 and bench.spent_s + cost > budget_s:
+        allowed_s = budget_s if done >= bench.settings.rounds_least else STRETCH * budget_s
+        if done >= 2 and bench.spent_s + cost > allowed_s:
             return
 
 

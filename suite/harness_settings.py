@@ -27,7 +27,8 @@ Gate = Callable[[Session], GateResult]
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How to measure a group. All times in seconds.
 
-    rounds_min, rounds_max: rounds before the first look at the ratios, and at most.
+    rounds_min, rounds_max: rounds before the first look at the ratios, and at most. rounds_least: made even
+    beyond the budget, within reason; six are the fewest with a distribution-free interval.
     block_s: a sample repeats a short call until it lasts about this long; takes: samples in a visit, whose
     median is the time of the round, so that one interruption does not make it.
     wake_s: untimed work after every switch of side; slow_s: calls longer than this are not repeated for it.
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     rounds_min: int = 8
     rounds_max: int = 40
+    rounds_least: int = 6
     block_s: float = 0.0015
     takes: int = 3
     wake_s: float = 0.02

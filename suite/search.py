@@ -133,22 +133,13 @@ def _outside(grid: Grid, known: Sequence[int], changes: Sequence[tuple[int, int]
     return {size for size in wide if size is not None}
 
 
-def doubtful_sizes(measured: Mapping[int, Verdicts]) -> list[int]:
-    """Sizes undecided in some question while both their neighbours are decided, and the same.
+def worth_again(measured: Mapping[int, Verdicts]) -> list[int]:
+    """Sizes at which some question is undecided, ascending: to be measured again once the search has ended.
 
-    A noisy stretch of time more often than a ratio near 1: worth a second measurement, since such a size
-    moves the stable region, and so the band, beyond it.
+    A noisy stretch of time is the cause as often as a ratio near 1, and one such size moves the stable
+    region, and so the band, beyond it.
     """
-    known = sorted(size for size, verdicts in measured.items() if verdicts)
-    triples = zip(known, known[1:], known[2:], strict=False)
-    return [
-        size
-        for below, size, above in triples
-        if any(
-            a == c != b == "undecided"
-            for a, b, c in zip(measured[below], measured[size], measured[above], strict=True)
-        )
-    ]
+    return sorted(size for size, verdicts in measured.items() if "undecided" in verdicts)
 
 
 def expected_sizes(grid: Grid, crossings: int = 1) -> int:

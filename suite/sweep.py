@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from backends.base import Backend
+from backends.base import Backend, Problem
 
 from . import harness, plan
 from .analysis import crossover as analysis
 from .clock import Clock
 from .harness_settings import Event, Settings
 from .journal import Journal
+from .pooling import pooled
 from .record import Cell, group_key
 from .request import Request, Sweep, candidates
-from .search import doubtful_sizes, next_sizes
+from .search import next_sizes, worth_again
 
 LEAST_GROUP_S = 0.25
 """Below this a comparison group has too few rounds for an interval."""
 
 
-MOST_AGAIN = 3
-"""Doubtful sizes measured a second time in one sweep, at most."""
+MOST_AGAIN = 6
+"""Measurements of undecided sizes a second or third time in one sweep, at most."""
+
+MOST_VISITS = 3
+"""Times one size is measured, at most."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -61,6 +66,7 @@ class Measuring:
         self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
         self.tell, self.now, self.start = tell, now, now()
         self.done, self.journal_fault = 0, ""
+        self.over_s: list[float] = []
         self.unmeasured: list[str] = []
         self.expected = request.groups_expected
 
@@ -79,24 +85,26 @@ class Measuring:
     def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
         groups: dict[int, list[Cell]] = {}
         verdicts: dict[int, tuple[str, ...]] = {}
-        again: set[int] = set()
-        while sizes := self._next(verdicts, again):
+        visits: Counter[int] = Counter()
+        while sizes := self._next(verdicts, visits):
             self._expect(sizes, sweeps_left)
-            group = self._group(sweep, sizes[0], again=sizes[0] in groups)
+            size = sizes[0]
+            group = self._group(sweep, size, groups.get(size))
             if group is None:
                 self._give_up(sweep, [size for size in sizes if size not in groups])
                 break
-            again |= {sizes[0]} & groups.keys()
-            groups[sizes[0]] = group
-            verdicts[sizes[0]] = self._verdicts(group)
+            visits[size] += 1
+            groups[size] = group
+            verdicts[size] = self._verdicts(group)
         return [cell for group in groups.values() for cell in group]
 
-    def _next(self, verdicts: dict[int, tuple[str, ...]], again: set[int]) -> list[int]:
-        """What the search asks for; when it has ended the doubtful sizes, each measured once more at most."""
+    def _next(self, verdicts: dict[int, tuple[str, ...]], visits: Counter[int]) -> list[int]:
+        """What the search asks for; when it has ended, undecided sizes once more, the least visited first."""
         sizes = next_sizes(self.request.grid, verdicts)
-        if sizes or len(again) >= MOST_AGAIN:
+        if sizes or visits.total() - len(visits) >= MOST_AGAIN:
             return sizes
-        return [size for size in doubtful_sizes(verdicts) if size not in again][: MOST_AGAIN - len(again)]
+        again = [size for size in worth_again(verdicts) if visits[size] < MOST_VISITS]
+        return sorted(again, key=lambda size: visits[size])
 
     def _expect(self, sizes: Sequence[int], sweeps_left: int) -> None:
         """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
@@ -105,30 +113,37 @@ class Measuring:
         later = sweeps_left * self.request.groups_expected // len(self.request.sweeps)
         self.expected = max(self.expected, self.done + 2 * len(sizes) + later)
 
-    def _group(self, sweep: Sweep, size: int, again: bool) -> list[Cell] | None:
-        """The cells of one size, measured or, unless `again`, from the journal; None when the time is spent.
+    def _group(self, sweep: Sweep, size: int, before: Sequence[Cell] | None) -> list[Cell] | None:
+        """The cells of one size, measured or from the journal; None when the time is spent.
 
-        Measured again, the whole group takes the place of the first.
+        before: what an earlier visit found. Its samples and those of this visit stand together.
         """
         problem = self.request.problem(sweep, size)
         key = group_key(problem, sweep.host_memory)
         self.done += 1
         self.expected = max(self.expected, self.done)
-        if self.journal is not None and key in self.journal.done and not again:
+        if self.journal is not None and key in self.journal.done and before is None:
             return list(self.journal.done[key])
         if self.left_s <= 0 and self.done > 1:
             return None
+        cells = self._measure(sweep, size, problem)
+        cells = pooled(before, cells) if before else cells
+        self._keep(key, cells)
+        return cells
+
+    def _measure(self, sweep: Sweep, size: int, problem: Problem) -> list[Cell]:
+        settings, start = self._settings(), self.now()
         cells = harness.measure_group(
             problem,
             sweep.host_memory,
             self.request.modes,
-            self._settings(),
+            settings,
             backends=candidates(problem, self.chosen),
             clock=self.clock,
             on_event=lambda event: self._tell(sweep, size, event),
             cpu_problem=plan.cpu_problem(problem),
         )
-        self._keep(key, cells)
+        self.over_s.append(max(0.0, self.now() - start - settings.group_budget_s))
         return cells
 
     def _keep(self, key: str, cells: Sequence[Cell]) -> None:
@@ -140,8 +155,10 @@ class Measuring:
                 self.journal, self.journal_fault = None, error.strerror or str(error)
 
     def _settings(self) -> Settings:
+        """An equal share of the time left, less what groups took beyond theirs (opening, the gate)."""
         groups_left = self.expected - self.done + 1
-        share = max(LEAST_GROUP_S, self.left_s / groups_left)
+        over = sum(self.over_s) / len(self.over_s) if self.over_s else 0.0
+        share = max(LEAST_GROUP_S, self.left_s / groups_left - over)
         return Settings(seed=self.request.seed, threads=self.request.threads, group_budget_s=share)
 
     def _tell(self, sweep: Sweep, size: int, event: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import dataclass
 
 from backends.base import Problem
@@ -12,7 +13,9 @@ from suite.analysis.controls import run_resolution
 from suite.analysis.crossover import Crossover, crossover, points, resolutions
 from suite.clock import FakeClock
 from suite.harness import Settings, measure_group
-from suite.search import Grid, doubtful_sizes, next_sizes
+from suite.pooling import pooled
+from suite.search import Grid, next_sizes, worth_again
+from suite.sweep import MOST_AGAIN, MOST_VISITS
 
 MODE = ("resident", 1)
 
@@ -98,13 +101,20 @@ def search(machine: Machine, grid: Grid, **changes: object) -> tuple[Crossover, 
     """The crossover as the adaptive search finds it, and how many groups it measured."""
     verdicts: dict[int, tuple[str, ...]] = {}
     groups: dict[int, list] = {}
-    again: set[int] = set()
-    while sizes := next_sizes(grid, verdicts) or [s for s in doubtful_sizes(verdicts) if s not in again][:1]:
+    visits: Counter[int] = Counter()
+    while sizes := next_sizes(grid, verdicts) or _again(verdicts, visits):
         for size in sizes:
-            again |= {size} & groups.keys()
-            group = groups[size] = machine.measure(size, **changes)
-            verdicts[size] = tuple(p.ratio.verdict for p in points(group, *MODE, lambda p: p.m))
+            group = machine.measure(size, **changes)
+            groups[size] = pooled(groups[size], group) if size in groups else group
+            visits[size] += 1
+            verdicts[size] = tuple(p.ratio.verdict for p in points(groups[size], *MODE, lambda p: p.m))
     cells = [cell for group in groups.values() for cell in group]
     limit = run_resolution(list(resolutions(cells).values()))
     found = points(cells, *MODE, lambda p: p.m)
-    return crossover(found, spacing=grid.spacing, resolution=limit.ratio), len(verdicts) + len(again)
+    return crossover(found, spacing=grid.spacing, resolution=limit.ratio), visits.total()
+
+
+def _again(verdicts: dict[int, tuple[str, ...]], visits: Counter[int]) -> list[int]:
+    if visits.total() - len(visits) >= MOST_AGAIN:
+        return []
+    return sorted((s for s in worth_again(verdicts) if visits[s] < MOST_VISITS), key=visits.__getitem__)[:1]

@@ -151,6 +151,14 @@ def test_two_rounds_are_made_whatever_they_cost():
     assert found[0].ratio.verdict == "win"
 
 
+def test_six_rounds_are_made_where_a_few_budgets_suffice():
+    """Two rounds of a noisy pair decide nothing, however far apart the sides are."""
+    trace = Trace(cpu_s=2e-2, gpu_s=1e-3, sigma=0.3)
+    cells = trace.run(modes=[("resident", 1)], group_budget_s=0.15, rounds_least=6)
+    assert 2 < len(of(cells, "cpu").times_s) <= 6
+    assert points(cells, "resident", 1, lambda p: p.m)[0].ratio.verdict == "win"
+
+
 def test_a_clear_case_stops_at_the_first_look_and_a_close_one_goes_on():
     clear = of(Trace(cpu_s=1e-2, sigma=0.05).run(), "cpu")
     close = of(Trace(cpu_s=5.2e-4, sigma=0.05).run(modes=[("resident", 1)]), "cpu")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from suite.analysis.crossover import Point, crossover
 from suite.analysis.ratio import Ratio
-from suite.search import Grid, doubtful_sizes, expected_sizes, next_sizes
+from suite.search import Grid, expected_sizes, next_sizes, worth_again
 
 SWEEP = tuple(range(8, 1025, 8))
 
@@ -112,11 +112,11 @@ def test_the_search_ends_where_only_undecided_sizes_are_left():
     assert answer(measured).band == (296, 344)
 
 
-def test_doubtful_is_what_is_undecided_between_two_equal_verdicts():
+def test_worth_again_is_whatever_some_question_leaves_undecided():
     w, l, u = "win", "loss", "undecided"  # noqa: E741
-    measured = {8: (l, l), 16: (u, l), 24: (l, u), 32: (w, u), 40: (u, w), 48: (w, w), 56: (), 64: (u, u)}
-    assert doubtful_sizes(measured) == [16, 40]
-    assert doubtful_sizes({8: (u,), 16: (w,)}) == doubtful_sizes({}) == []
+    measured = {8: (l, l), 40: (u, w), 16: (u, l), 24: (l, w), 56: (), 64: (u, u)}
+    assert worth_again(measured) == [16, 40, 64]
+    assert worth_again({}) == []
 
 
 def test_several_questions_share_the_sizes():

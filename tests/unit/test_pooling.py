@@ -1,0 +1,49 @@
+"""Two visits to one comparison group as one."""
+
+import msgspec
+
+from backends.base import Problem
+from suite.analysis.ratio import paired_logs
+from suite.pooling import pooled
+from suite.record import Cell
+
+P = Problem(m=4, n=4, k=4)
+
+
+def cell(backend="b", device="cpu", samples=(1.0, 2.0), rounds=(0, 1), **more):
+    return Cell(
+        problem=P, backend=backend, device=device, samples_s=samples, round_of=rounds,
+        inner=(1,) * len(samples), **more,
+    )  # fmt: skip
+
+
+def test_the_same_candidate_keeps_the_samples_of_both_visits_in_rounds_of_their_own():
+    (one,) = pooled([cell(flags=("noisy",))], [cell(samples=(3.0, 4.0, 5.0), rounds=(0, 0, 1))])
+    assert one.samples_s == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert one.round_of == (0, 1, 2, 2, 3)
+    assert one.times_s == (1.0, 2.0, 3.5, 5.0)
+    assert len(one.inner) == 5 and one.flags == ("noisy",)
+
+
+def test_pairs_stay_pairs_when_one_side_changed_its_candidate():
+    first = [cell(), cell("old", "cuda")]
+    second = [cell(samples=(8.0, 8.0)), cell("new", "cuda", samples=(2.0, 2.0))]
+    cpu, gpu = pooled(first, second)
+    assert cpu.samples_s == (1.0, 2.0, 8.0, 8.0) and gpu.samples_s == (2.0, 2.0)
+    assert list(paired_logs(cpu, gpu).round(6)) == [1.386294, 1.386294]
+
+
+def test_another_thread_count_is_another_candidate():
+    (one,) = pooled([cell(threads=1)], [cell(threads=2)])
+    assert one.threads == 2 and one.samples_s == (1.0, 2.0) and one.round_of == (2, 3)
+
+
+def test_a_visit_without_a_time_says_so_and_one_after_it_starts_anew():
+    failed = msgspec.structs.replace(cell(), samples_s=(), round_of=(), inner=(), skip_reason="no memory")
+    assert pooled([cell()], [failed]) == [failed]
+    assert pooled([failed], [cell()])[0].samples_s == (1.0, 2.0)
+
+
+def test_a_third_visit_counts_on_from_the_second():
+    twice = pooled([cell()], [cell()])
+    assert pooled(twice, [cell()])[0].round_of == (0, 1, 2, 3, 4, 5)
