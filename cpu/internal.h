@@ -49,9 +49,11 @@ typedef struct {
   int type, mr, nr;
   ptrdiff_t size; /* bytes of an element */
   void (*multiply)(const tile *t);
-  pack_fn *pack_a, *pack_b;             /* widths MR and NR */
-  void (*dot_rows)(const matvec *v);    /* cs_a == 1 */
-  void (*add_columns)(const matvec *v); /* rs_a == 1 */
+  pack_fn *pack_a, *pack_b;                              /* widths MR and NR */
+  void (*dot_rows)(const matvec *v);                     /* cs_a == 1 */
+  void (*add_columns)(const matvec *v);                  /* rs_a == 1 */
+  double (*fma_chains)(ptrdiff_t steps, double *sink);   /* roof_body.h: returns FLOP done */
+  double (*read_sum)(const void *data, ptrdiff_t bytes); /* a multiple of the cache line */
 } kernel;
 
 /* One product with everything resolved. */
@@ -87,6 +89,9 @@ ptrdiff_t cache_bytes(int level);
 int limits_processors(void);
 int limits_quota(const char *proc_cgroup, const char *mount);
 int limits_parse_threads(const char *text);
+
+/* clock.c: wall time in seconds, from anywhere. */
+double clock_seconds(void);
 
 /* warnings.c */
 void warn_add(const char *format, ...) __attribute__((format(printf, 1, 2)));

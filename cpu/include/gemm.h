@@ -27,6 +27,8 @@ enum {
   GEMM_OK = 0,
   GEMM_NO_MEMORY = 1, /* C is unchanged or partly written */
   GEMM_BAD_ARGUMENT = 2,
+  GEMM_PEER_GEMM = 0,
+  GEMM_PEER_GEMV = 1,
 };
 
 /* A whole call, prepared once. `batch` products lie bs_a, bs_b, bs_c elements apart (batch >= 0). */
@@ -87,6 +89,35 @@ GEMM_API int gemm_isa_set(const char *name);
 /* Name of the micro-kernel in force, and its blocks in elements: blocks[3] = MC, KC, NC. */
 GEMM_API const char *gemm_kernel(int type);
 GEMM_API void gemm_blocks(int type, ptrdiff_t *blocks);
+
+/* Another library's CBLAS, row-major, for timing it as gemm_run_timed times ours. `function` is its
+ * cblas_?gemm or, by `op`, its cblas_?gemv for `type`; m, n, k and the leading dimensions are those
+ * arguments of it, 32 or 64 bits wide by `int_bits`. gemv: x lies at b, y at c, their increments are
+ * ld_b and ld_c, and batch is 1. A batch is a loop of calls. */
+typedef struct {
+  void *function;
+  int op, type, int_bits, trans_a, trans_b;
+  double alpha, beta;
+  ptrdiff_t m, n, k, batch;
+  const void *a;
+  ptrdiff_t ld_a, bs_a;
+  const void *b;
+  ptrdiff_t ld_b, bs_b;
+  void *c;
+  ptrdiff_t ld_c, bs_c;
+} gemm_peer;
+
+/* `calls` times that (0 is allowed); *seconds receives the wall time. GEMM_BAD_ARGUMENT: a negative or,
+ * for 32 bits, too large a size, no function, an unknown op, type or width. */
+GEMM_API int gemm_peer_timed(const gemm_peer *call, ptrdiff_t calls, double *seconds);
+
+/* What no kernel of the instruction set in force can surpass, measured for `seconds` on up to
+ * `threads` threads of the pool (gemm_threads_used() tells how many took part): FLOP/s of independent
+ * FMAs in registers, and bytes/s of reading `data` (from 64 bytes on) again and again, each thread its
+ * own part. */
+GEMM_API int gemm_roof_flops(int type, int threads, double seconds, double *flops_per_s);
+GEMM_API int gemm_roof_read(const void *data, ptrdiff_t bytes, int threads, double seconds,
+                            double *bytes_per_s);
 
 GEMM_API int gemm_abi(void);
 /* What was wrong with GEMM_ISA, GEMM_NUM_THREADS or OMP_NUM_THREADS, and what is done; else "". */

@@ -5,6 +5,7 @@
  * every row count and for fewer vectors, so an edge costs what it computes. */
 #include "matvec_body.h"
 #include "pack_body.h"
+#include "roof_body.h"
 
 enum { NV = NR / VL };
 
@@ -120,5 +121,6 @@ static void multiply(const tile *t) {
 }
 
 #define KERNEL(id, set, element)                                                                   \
-  const kernel id = {#id,      #set,          element,       MR,       NR,         sizeof(T),      \
-                     multiply, pack_width_mr, pack_width_nr, dot_rows, add_columns}
+  const kernel id = {#id,      #set,          element,       MR,       NR,          sizeof(T),     \
+                     multiply, pack_width_mr, pack_width_nr, dot_rows, add_columns, fma_chains,    \
+                     read_sum}
