@@ -221,7 +221,7 @@ def crossover_options(op: str, dtype: str, memory: str) -> list[str]:
 
 def sweep_options(dtype: str) -> list[str]:
     """The command line of one exhaustive sweep: every eighth size to 1024, nothing to search."""
-    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "200"]
+    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "240"]
 
 
 def crossover_run(context: Context, options: list[str], target: Path) -> dict[str, Any]:
