@@ -99,6 +99,13 @@ def _verdict_row(line: Line) -> tuple[str, ...]:
     )
 
 
+FLAG_WORDS = {
+    "time_budget": "ended by the time budget",
+    "below_resolution": "below the resolution",
+    "clocks_unread": "without readable clocks",
+}
+
+
 def _first_win(line: Line) -> str:
     if line.crossover.first_win is not None:
         return str(line.crossover.first_win)
@@ -148,13 +155,21 @@ def _notes(run: Run, lines: Sequence[Line]) -> Iterable[str]:
     if not run.complete:
         left = "; ".join(run.options.get("unmeasured", ())) or "some sizes"
         yield f"INCOMPLETE, the time budget was spent: not measured: {left}."
-    remarks: dict[str, list[str]] = {}
-    for line in lines:
-        for text in _line_notes(line):
-            remarks.setdefault(text, []).append(_short_name(line))
-    for text, names in remarks.items():
-        yield f"{'every row' if len(names) == len(lines) > 1 else '; '.join(names)}: {text}."
+    several = len({line.question.op for line in lines}) > 1
+    named = [(f"{line.question.op} " if several else "") + _short_name(line) for line in lines]
+    yield from _remarks([(name, tuple(_line_notes(line))) for name, line in zip(named, lines, strict=True)])
     yield from _gate_notes(run.cells)
+
+
+def _remarks(notes: Sequence[tuple[str, Sequence[str]]]) -> Iterable[str]:
+    """What is true of every row once, and the rest row by row."""
+    told = dict.fromkeys(text for _, texts in notes for text in texts)
+    shared = [text for text in told if len(notes) > 1 and all(text in texts for _, texts in notes)]
+    if shared:
+        yield f"every row: {'; '.join(shared)}."
+    for name, texts in notes:
+        if own := [text for text in texts if text not in shared]:
+            yield f"{name}: {'; '.join(own)}."
 
 
 def _short_name(line: Line) -> str:
@@ -169,16 +184,14 @@ def _line_notes(line: Line) -> Iterable[str]:
         yield f"no verdict: {line.why}"
     if line.question.mixed:
         yield _precision(line)
-    if found.points and found.resolution < float("inf"):
-        yield f"the smallest ratio told apart is {found.resolution:.3f}"
     if found.isolated_losses:
         yield f"isolated losses at {', '.join(map(str, found.isolated_losses))}"
     if found.undecided:
         yield f"undecided at {', '.join(map(str, found.undecided))}"
     if len(found.points) > 1 and found.spacing > 1:
         yield found.completeness
-    for flag, count in line.flagged.items():
-        yield f"{count} of {len(line.cells)} timings {flag.replace('_', ' ')}"
+    if counts := [f"{count} {FLAG_WORDS.get(flag, flag)}" for flag, count in line.flagged.items()]:
+        yield f"of {len(line.cells)} timings {', '.join(counts)}"
 
 
 def _precision(line: Line) -> str:
