@@ -71,5 +71,6 @@ int gemm_roof_read(const void *data, ptrdiff_t bytes, int threads, double second
                    double *bytes_per_s) {
   if (!data || bytes < CACHE_LINE) return GEMM_BAD_ARGUMENT;
   roof r = {.kn = dispatch_kernel(GEMM_F32), .data = data, .bytes = bytes};
+  threads = (int)min_of(threads, bytes / CACHE_LINE); /* each has a part to read */
   return measure(&r, threads, seconds, bytes_per_s);
 }

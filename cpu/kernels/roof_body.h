@@ -3,7 +3,7 @@
  * with the two constants they fit 16 registers. */
 #include "../internal.h"
 
-enum { FMA_CHAINS = 12, READ_CHAINS = 8 };
+enum { FMA_CHAINS = 12, STREAMS = 4, AHEAD = 1024 };
 
 /* Each chain runs towards 2: no overflow, no denormals. Returns the floating-point operations done. */
 static double fma_chains(ptrdiff_t steps, double *sink) {
@@ -19,19 +19,32 @@ static double fma_chains(ptrdiff_t steps, double *sink) {
   return 2.0 * VL * FMA_CHAINS * (double)steps;
 }
 
-/* Reads `bytes`, a multiple of the cache line, once; returns a sum that depends on all of them. */
+typedef long long whole __attribute__((vector_size(sizeof(V))));
+
+static inline __attribute__((always_inline)) void add_line(const char *line, whole sum[]) {
+#pragma GCC unroll 8
+  for (size_t at = 0; at < CACHE_LINE; at += sizeof(V))
+    sum[at / sizeof(V) % 2] += (whole)vload((const T *)(line + at));
+}
+
+/* Reads `bytes`, a multiple of the cache line, once; returns the sum of the 64-bit integers there, so that all
+ * of them have to be read. (As floats some would be denormal, and each of those takes 100 cycles.) Four
+ * streams, prefetched: 19 GB/s from memory on one thread where a single one reached 15. */
 static double read_sum(const void *data, ptrdiff_t bytes) {
-  enum { STEP = READ_CHAINS * VL };
-  const T *p = data, *end = p + bytes / (ptrdiff_t)sizeof(T);
-  const V one = vset1(1);
-  V sum[READ_CHAINS];
-#pragma GCC unroll 8
-  for (int i = 0; i < READ_CHAINS; i++) sum[i] = vzero();
-  for (; end - p >= STEP; p += STEP)
-#pragma GCC unroll 8
-    for (int i = 0; i < READ_CHAINS; i++) sum[i] = vfma(vload(p + i * VL), one, sum[i]);
-  for (; p < end; p += VL) sum[0] = vfma(vload(p), one, sum[0]);
-#pragma GCC unroll 8
-  for (int i = 1; i < READ_CHAINS; i++) sum[0] = vfma(sum[i], one, sum[0]);
-  return vsum(sum[0]);
+  const char *p = data, *end = p + bytes;
+  const ptrdiff_t apart = bytes / (STREAMS * CACHE_LINE) * CACHE_LINE;
+  whole sum[STREAMS][2] = {{{0}}};
+  for (const char *stop = p + apart; p < stop; p += CACHE_LINE)
+#pragma GCC unroll 4
+    for (int i = 0; i < STREAMS; i++) {
+      __builtin_prefetch(p + i * apart + AHEAD);
+      add_line(p + i * apart, sum[i]);
+    }
+  for (p += (STREAMS - 1) * apart; p < end; p += CACHE_LINE) add_line(p, sum[0]);
+#pragma GCC unroll 4
+  for (int i = 1; i < STREAMS; i++) sum[0][0] += sum[i][0], sum[0][1] += sum[i][1];
+  sum[0][0] += sum[0][1];
+  long long total = 0;
+  for (size_t i = 0; i < sizeof(V) / sizeof total; i++) total += sum[0][0][i];
+  return (double)total;
 }

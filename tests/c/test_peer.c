@@ -104,12 +104,14 @@ static void test_roofs(void) {
 
 /* Exactly these bytes, all of them: ones sum to their count. */
 static void test_read_sum(void) {
-  float ones[3 * 160];
-  for (int i = 0; i < 3 * 160; i++) ones[i] = i < 160 || i >= 2 * 160 ? NAN : 1;
-  for (ptrdiff_t bytes = 0; bytes <= 640; bytes += CACHE_LINE) {
-    const double sum = dispatch_kernel(GEMM_F32)->read_sum(ones + 160, bytes);
-    CHECK(sum == (double)(bytes / 4), "%td bytes: %g", bytes, sum);
-  }
+  enum { WORDS = 128 };
+  long long ones[3 * WORDS];
+  for (int i = 0; i < 3 * WORDS; i++) ones[i] = i / WORDS == 1 ? 1 : 1 << 20;
+  for (int type = 0; type < TYPES; type++)
+    for (ptrdiff_t bytes = 0; bytes <= 8 * WORDS; bytes += CACHE_LINE) {
+      const double sum = dispatch_kernel(type)->read_sum(ones + WORDS, bytes);
+      CHECK(sum == (double)(bytes / 8), "%td bytes: %g", bytes, sum);
+    }
 }
 
 int main(void) {
