@@ -23,7 +23,16 @@
 
 enum { SKIPPED = 77 };
 
-static uint64_t random_state = 88172645463325252ULL;
+/* What a sanitizer looks at does not depend on every size and layout, and it is slow: one case in so many. */
+#if defined(__SANITIZE_THREAD__)
+enum { ONE_CASE_IN = 8 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { ONE_CASE_IN = 4 };
+#else
+enum { ONE_CASE_IN = 1 };
+#endif
+
+static _Thread_local uint64_t random_state = 88172645463325252ULL;
 
 static inline uint64_t random_bits(void) {
   random_state ^= random_state << 13;
@@ -168,17 +177,28 @@ static inline product product_of(const matrix *a, const matrix *b, const matrix 
                    c->cs};
 }
 
+/* Read without ThreadSanitizer's bookkeeping: of A and B there is nothing to race for in a reference. */
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+
+UNWATCHED static inline double dot(const matrix *a, const matrix *b, ptrdiff_t i, ptrdiff_t j) {
+  double sum = 0;
+  for (ptrdiff_t p = 0; p < a->columns; p++) {
+    const ptrdiff_t x = i * a->rs + p * a->cs, y = p * b->rs + j * b->cs;
+    sum += a->type == GEMM_F32 ? (double)((const float *)a->first)[x] * ((const float *)b->first)[y]
+                               : ((const double *)a->first)[x] * ((const double *)b->first)[y];
+  }
+  return sum;
+}
+
 /* alpha * A B + beta * C as BLAS has it, dense by rows; to be freed. */
 static inline double *expected(const matrix *a, const matrix *b, const matrix *c, double alpha,
                                double beta) {
   double *want = malloc((size_t)(c->rows * c->columns + 1) * sizeof *want);
   CHECK(want, "no memory for the test itself");
   for (ptrdiff_t i = 0; i < c->rows; i++)
-    for (ptrdiff_t j = 0; j < c->columns; j++) {
-      double sum = 0;
-      for (ptrdiff_t p = 0; alpha != 0 && p < a->columns; p++) sum += at(a, i, p) * at(b, p, j);
-      want[i * c->columns + j] = alpha * sum + (beta != 0 ? beta * at(c, i, j) : 0);
-    }
+    for (ptrdiff_t j = 0; j < c->columns; j++)
+      want[i * c->columns + j] =
+          (alpha != 0 ? alpha * dot(a, b, i, j) : 0) + (beta != 0 ? beta * at(c, i, j) : 0);
   return want;
 }
 
@@ -193,16 +213,38 @@ static inline void check_equal(const matrix *c, const double *want, const char *
             want[i * c->columns + j]);
 }
 
-/* Runs `test` on every instruction set that can be reached from the one in force at the start. */
+/* Real numbers in (-1, 1), all bits of the type used. */
+static inline void fill_real(const matrix *m) {
+  for (ptrdiff_t i = 0; i < m->rows; i++)
+    for (ptrdiff_t j = 0; j < m->columns; j++)
+      set(m, i, j, (double)(random_bits() >> 11) * 0x1p-52 - 1);
+}
+
+static inline double unit_roundoff(int type) { return type == GEMM_F32 ? 0x1p-24 : 0x1p-53; }
+
+/* Each word of a list that the library gives, and how it ends: NULL. */
+static inline const char *next_word(const char **list, char word[16]) {
+  *list += strspn(*list, " ");
+  const size_t length = strcspn(*list, " ");
+  if (length == 0) return NULL;
+  snprintf(word, 16, "%.*s", (int)length, *list);
+  *list += length;
+  return word;
+}
+
+/* Runs `test` on every compiled instruction set that can be reached from the one in force at the start. */
 static inline void on_every_isa(void (*test)(int type)) {
-  static const char *const names[] = {"portable", "avx2", "avx512"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (gemm_isa_set(names[i]) != GEMM_OK) {
-      printf("not run on %s: not usable here, or above GEMM_ISA\n", names[i]);
+  char name[16], best[16];
+  const char *list = gemm_isa_compiled();
+  snprintf(best, sizeof best, "%s", gemm_isa());
+  while (next_word(&list, name)) {
+    if (gemm_isa_set(name) != GEMM_OK) {
+      printf("not run on %s: not usable here, or above GEMM_ISA\n", name);
       continue;
     }
     for (int type = 0; type < TYPES; type++) test(type);
   }
+  gemm_isa_set(best);
 }
 
 #endif

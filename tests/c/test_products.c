@@ -32,6 +32,7 @@ static void test_layouts(int type) {
     for (int b = 0; b < LAYOUTS; b++)
       for (int c = 0; c < C_LAYOUTS; c++)
         for (int i = 0; i < 4; i++) {
+          if ((a + b + c + i) % ONE_CASE_IN) continue;
           const enum layout layouts[] = {a, b, c};
           one(type, random_size(), random_size(), random_size(), layouts, alphas[i], betas[i]);
         }
