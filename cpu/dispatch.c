@@ -53,6 +53,7 @@ static const kernel *best(int type, int rank) {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int usable_rank, ceiling; /* what runs here; what GEMM_ISA leaves of it */
 static atomic_int active_rank;
+_Atomic(const kernel *) dispatch_ready_table[TYPES];
 static const kernel *table[SETS][TYPES];
 static blocking blocks_of[SETS][TYPES];
 static char compiled_text[64], usable_text[64];
@@ -87,9 +88,14 @@ static void describe(void) {
   }
 }
 
-static void start(void) {
-  describe();
-  active_rank = ceiling = usable_rank;
+static void activate(int rank) {
+  atomic_store_explicit(&active_rank, rank, memory_order_relaxed);
+  for (int type = 0; type < TYPES; type++)
+    atomic_store_explicit(&dispatch_ready_table[type], table[rank][type], memory_order_release);
+}
+
+static void choose(void) {
+  ceiling = usable_rank;
   const char *wanted = getenv("GEMM_ISA");
   if (!wanted || !*wanted) return;
   const int rank = rank_of(wanted);
@@ -98,7 +104,13 @@ static void start(void) {
   else if (rank > usable_rank)
     warn_add("GEMM_ISA=%s cannot run here: %s is used. ", wanted, order[usable_rank]);
   else
-    active_rank = ceiling = rank;
+    ceiling = rank;
+}
+
+static void start(void) {
+  describe();
+  choose();
+  activate(ceiling);
 }
 
 static int rank_now(void) {
@@ -126,7 +138,7 @@ int gemm_isa_set(const char *name) {
   rank_now();
   const int rank = rank_of(name);
   if (rank < 0 || rank > ceiling) return GEMM_BAD_ARGUMENT;
-  atomic_store_explicit(&active_rank, rank, memory_order_relaxed);
+  activate(rank);
   return GEMM_OK;
 }
 

@@ -46,7 +46,16 @@ static double in_type(int type, double x) {
   return type == GEMM_F32 ? single : x;
 }
 
-int gemm_run(const gemm_call *call) {
+enum { QUICK = 64 };
+
+/* The quick way: nothing to pack, to share or to scale. Sizes from 1, but n from 2, to QUICK. */
+static inline bool quick(const gemm_call *g) {
+  if (((size_t)(g->m - 1) | (size_t)(g->n - 2) | (size_t)(g->k - 1)) >= QUICK) return false;
+  if (g->cs_b != 1 || g->cs_c != 1 || g->batch != 1) return false;
+  return g->alpha > 1e-30 || g->alpha < -1e-30; /* not 0 in float32 either */
+}
+
+static __attribute__((noinline)) int run_any(const gemm_call *call) {
   if (call->m < 0 || call->n < 0 || call->k < 0 || call->batch < 0) return GEMM_BAD_ARGUMENT;
   if (call->type != GEMM_F32 && call->type != GEMM_F64) return GEMM_BAD_ARGUMENT;
   threads_used_reset();
@@ -63,6 +72,14 @@ int gemm_run(const gemm_call *call) {
     p.b += call->bs_b * kn->size;
     p.c += call->bs_c * kn->size;
   }
+  return GEMM_OK;
+}
+
+int gemm_run(const gemm_call *call) {
+  const kernel *kn = (unsigned)call->type < TYPES ? dispatch_ready(call->type) : NULL;
+  if (!kn || !quick(call)) return run_any(call);
+  threads_used_reset();
+  kn->multiply_small(call);
   return GEMM_OK;
 }
 
@@ -87,43 +104,17 @@ int gemm_run_timed(const gemm_call *call, ptrdiff_t calls, double *seconds) {
 int gemm_f32(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, float alpha, const float *a, ptrdiff_t rs_a,
              ptrdiff_t cs_a, const float *b, ptrdiff_t rs_b, ptrdiff_t cs_b, float beta, float *c,
              ptrdiff_t rs_c, ptrdiff_t cs_c) {
-  return gemm_run(&(gemm_call){.type = GEMM_F32,
-                               .alpha = alpha,
-                               .beta = beta,
-                               .m = m,
-                               .n = n,
-                               .k = k,
-                               .batch = 1,
-                               .a = a,
-                               .rs_a = rs_a,
-                               .cs_a = cs_a,
-                               .b = b,
-                               .rs_b = rs_b,
-                               .cs_b = cs_b,
-                               .c = c,
-                               .rs_c = rs_c,
-                               .cs_c = cs_c});
+  const gemm_call call = {GEMM_F32, alpha, beta, m,    n, k, 1,    a,    rs_a, cs_a,
+                          0,        b,     rs_b, cs_b, 0, c, rs_c, cs_c, 0};
+  return gemm_run(&call);
 }
 
 int gemm_f64(ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, double alpha, const double *a, ptrdiff_t rs_a,
              ptrdiff_t cs_a, const double *b, ptrdiff_t rs_b, ptrdiff_t cs_b, double beta,
              double *c, ptrdiff_t rs_c, ptrdiff_t cs_c) {
-  return gemm_run(&(gemm_call){.type = GEMM_F64,
-                               .alpha = alpha,
-                               .beta = beta,
-                               .m = m,
-                               .n = n,
-                               .k = k,
-                               .batch = 1,
-                               .a = a,
-                               .rs_a = rs_a,
-                               .cs_a = cs_a,
-                               .b = b,
-                               .rs_b = rs_b,
-                               .cs_b = cs_b,
-                               .c = c,
-                               .rs_c = rs_c,
-                               .cs_c = cs_c});
+  const gemm_call call = {GEMM_F64, alpha, beta, m,    n, k, 1,    a,    rs_a, cs_a,
+                          0,        b,     rs_b, cs_b, 0, c, rs_c, cs_c, 0};
+  return gemm_run(&call);
 }
 
 int gemv_f32(ptrdiff_t m, ptrdiff_t n, float alpha, const float *a, ptrdiff_t rs_a, ptrdiff_t cs_a,

@@ -5,12 +5,20 @@
 
 #include "gemm.h"
 
+#include <limits.h> /* defines __GLIBC__ where that is the C library */
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #define MAX_MR       16
 #define MAX_NR       32
 #define MAX_NR_BYTES 128
+
+/* A call to __tls_get_addr costs as much as a product of 3 x 3. */
+#ifdef __GLIBC__
+#define TLS_MODEL __attribute__((tls_model("initial-exec")))
+#else
+#define TLS_MODEL
+#endif
 
 enum { CACHE_LINE = 64, TYPES = 2 };
 
@@ -54,6 +62,9 @@ typedef struct {
   void (*add_columns)(const matvec *v);                  /* rs_a == 1 */
   double (*fma_chains)(ptrdiff_t steps, double *sink);   /* roof_body.h: returns FLOP done */
   double (*read_sum)(const void *data, ptrdiff_t bytes); /* a multiple of the cache line */
+  /* A whole product read in place: sizes from 1 to 2^24, batch 1, unit column strides of B and C,
+   * alpha not 0. */
+  void (*multiply_small)(const gemm_call *g);
 } kernel;
 
 /* One product with everything resolved. */
@@ -80,6 +91,10 @@ static inline ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return ceil_div(a, 
 
 /* dispatch.c: the kernels in force (type is GEMM_F32 or GEMM_F64), and their block sizes. */
 const kernel *dispatch_kernel(int type);
+extern _Atomic(const kernel *) dispatch_ready_table[TYPES];
+static inline const kernel *dispatch_ready(int type) { /* the same, or NULL before the first call */
+  return atomic_load_explicit(&dispatch_ready_table[type], memory_order_acquire);
+}
 blocking dispatch_blocks(const kernel *kn);
 
 /* cache.c: data cache sizes in bytes of level 1, 2 and 3 (3: what one core may count on). */
@@ -101,7 +116,8 @@ void warn_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * there is to do by a worklist, and never wait for a particular id. */
 typedef void pool_work(void *arg, int id, int count);
 int pool_run(pool_work *work, void *arg, int want);
-void threads_used_reset(void);
+extern _Thread_local int threads_used TLS_MODEL;
+static inline void threads_used_reset(void) { threads_used = 1; }
 void pool_relax(int spins); /* in a loop that waits: pauses, later yields */
 
 /* worklist.c: items 0 .. items - 1, each given to one taker: first those of the taker's own range (so that the

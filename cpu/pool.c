@@ -42,7 +42,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static atomic_int limit; /* threads in force */
 static atomic_int maximum;
-static _Thread_local int used = 1;
+_Thread_local int threads_used TLS_MODEL = 1;
 
 static inline void relax(void) {
 #if defined(__x86_64__)
@@ -104,9 +104,7 @@ int gemm_threads_set(int n) {
   return n;
 }
 
-int gemm_threads_used(void) { return used; }
-
-void threads_used_reset(void) { used = 1; }
+int gemm_threads_used(void) { return threads_used; }
 
 /* --- workers ------------------------------------------------------------------------------------ */
 
@@ -220,7 +218,7 @@ int pool_run(pool_work *work, void *arg, int want) {
     work(arg, 0, 1);
     together = 1;
   }
-  if (together > used) used = together;
+  if (together > threads_used) threads_used = together;
   return together;
 }
 

@@ -6,13 +6,12 @@
 #include "matvec_body.h"
 #include "pack_body.h"
 #include "roof_body.h"
+#include "small_body.h"
 
 enum { NV = NR / VL };
 
 _Static_assert(NR % VL == 0 && MR <= MAX_MR, "NR is a multiple of the vector, MR at most MAX_MR");
 _Static_assert(NR <= MAX_NR && NR * sizeof(T) <= MAX_NR_BYTES, "NR does not fit the drivers");
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* C is not needed before the end, and then at once. */
 INLINE void prefetch_c(const int mr, const tile *t) {
@@ -121,6 +120,17 @@ static void multiply(const tile *t) {
 }
 
 #define KERNEL(id, set, element)                                                                   \
-  const kernel id = {#id,      #set,          element,       MR,       NR,          sizeof(T),     \
-                     multiply, pack_width_mr, pack_width_nr, dot_rows, add_columns, fma_chains,    \
-                     read_sum}
+  const kernel id = {.name = #id,                                                                  \
+                     .isa = #set,                                                                  \
+                     .type = element,                                                              \
+                     .mr = MR,                                                                     \
+                     .nr = NR,                                                                     \
+                     .size = sizeof(T),                                                            \
+                     .multiply = multiply,                                                         \
+                     .pack_a = pack_width_mr,                                                      \
+                     .pack_b = pack_width_nr,                                                      \
+                     .dot_rows = dot_rows,                                                         \
+                     .add_columns = add_columns,                                                   \
+                     .fma_chains = fma_chains,                                                     \
+                     .read_sum = read_sum,                                                         \
+                     .multiply_small = multiply_small}

@@ -1,6 +1,10 @@
 /* Eight floats, AVX2 and FMA. See vec_avx512_f32.h for what each name means. */
 #ifndef VEC_H
 #define VEC_H
+#define VECTOR_REGISTERS 16
+#define MASKS_ARE_FREE   0
+#define HALF_VEC(x)      half_##x
+#define LEAST_VEC(x)     half_##x
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -9,7 +13,7 @@ typedef float T;
 typedef __m256 V;
 typedef __m256i M;
 
-enum { VL = 8, MASKS_ARE_FREE = 0 };
+enum { VL = 8 };
 
 static inline V vzero(void) { return _mm256_setzero_ps(); }
 static inline V vset1(T x) { return _mm256_set1_ps(x); }
@@ -68,5 +72,23 @@ static inline void vtranspose(V r[8]) {
     r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
   }
 }
+
+/* The same, as far as small products need it, for 4. */
+typedef __m128 half_V;
+typedef __m128i half_M;
+
+enum { HALF = 4, LEAST = 4 };
+
+static inline half_V half_vzero(void) { return _mm_setzero_ps(); }
+static inline half_V half_vset1(T x) { return _mm_set1_ps(x); }
+static inline half_V half_vfma(half_V a, half_V b, half_V c) { return _mm_fmadd_ps(a, b, c); }
+static inline half_V half_vmul(half_V a, half_V b) { return _mm_mul_ps(a, b); }
+static inline half_V half_vload(const T *p) { return _mm_loadu_ps(p); }
+static inline void half_vstore(T *p, half_V v) { _mm_storeu_ps(p, v); }
+static inline half_M half_vmask(ptrdiff_t n) {
+  return _mm_cmpgt_epi32(_mm_set1_epi32((int)n), _mm_setr_epi32(0, 1, 2, 3));
+}
+static inline half_V half_vload_m(const T *p, half_M mask) { return _mm_maskload_ps(p, mask); }
+static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm_maskstore_ps(p, mask, v); }
 
 #endif

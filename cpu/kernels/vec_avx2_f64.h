@@ -1,6 +1,10 @@
 /* Four doubles, AVX2 and FMA. See vec_avx512_f32.h for what each name means. */
 #ifndef VEC_H
 #define VEC_H
+#define VECTOR_REGISTERS 16
+#define MASKS_ARE_FREE   0
+#define HALF_VEC(x)      half_##x
+#define LEAST_VEC(x)     half_##x
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -9,7 +13,7 @@ typedef double T;
 typedef __m256d V;
 typedef __m256i M;
 
-enum { VL = 4, MASKS_ARE_FREE = 0 };
+enum { VL = 4 };
 
 static inline V vzero(void) { return _mm256_setzero_pd(); }
 static inline V vset1(T x) { return _mm256_set1_pd(x); }
@@ -52,5 +56,23 @@ static inline void vtranspose(V r[4]) {
   r[2] = _mm256_permute2f128_pd(t0, t2, 0x31);
   r[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
 }
+
+/* The same, as far as small products need it, for 2. */
+typedef __m128d half_V;
+typedef __m128i half_M;
+
+enum { HALF = 2, LEAST = 2 };
+
+static inline half_V half_vzero(void) { return _mm_setzero_pd(); }
+static inline half_V half_vset1(T x) { return _mm_set1_pd(x); }
+static inline half_V half_vfma(half_V a, half_V b, half_V c) { return _mm_fmadd_pd(a, b, c); }
+static inline half_V half_vmul(half_V a, half_V b) { return _mm_mul_pd(a, b); }
+static inline half_V half_vload(const T *p) { return _mm_loadu_pd(p); }
+static inline void half_vstore(T *p, half_V v) { _mm_storeu_pd(p, v); }
+static inline half_M half_vmask(ptrdiff_t n) {
+  return _mm_cmpgt_epi64(_mm_set1_epi64x(n), _mm_set_epi64x(1, 0));
+}
+static inline half_V half_vload_m(const T *p, half_M mask) { return _mm_maskload_pd(p, mask); }
+static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm_maskstore_pd(p, mask, v); }
 
 #endif

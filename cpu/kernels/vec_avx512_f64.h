@@ -1,6 +1,10 @@
 /* Eight doubles, AVX-512F. See vec_avx512_f32.h for what each name means. */
 #ifndef VEC_H
 #define VEC_H
+#define VECTOR_REGISTERS 32
+#define MASKS_ARE_FREE   1
+#define HALF_VEC(x)      half_##x
+#define LEAST_VEC(x)     least_##x
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -9,7 +13,7 @@ typedef double T;
 typedef __m512d V;
 typedef __mmask8 M;
 
-enum { VL = 8, MASKS_ARE_FREE = 1 };
+enum { VL = 8 };
 
 static inline V vzero(void) { return _mm512_setzero_pd(); }
 static inline V vset1(T x) { return _mm512_set1_pd(x); }
@@ -50,5 +54,38 @@ static inline void vtranspose(V r[8]) {
     r[i + 6] = _mm512_shuffle_f64x2(x2, x3, 0xdd);
   }
 }
+
+/* The same, as far as small products need it, for 4 and for 2: a vector no longer than a short row does not
+ * cross the cache lines that the row does not cross. */
+typedef __m256d half_V;
+typedef __m128d least_V;
+typedef __mmask8 half_M;
+typedef __mmask8 least_M;
+
+enum { HALF = 4, LEAST = 2 };
+
+static inline half_V half_vzero(void) { return _mm256_setzero_pd(); }
+static inline half_V half_vset1(T x) { return _mm256_set1_pd(x); }
+static inline half_V half_vfma(half_V a, half_V b, half_V c) { return _mm256_fmadd_pd(a, b, c); }
+static inline half_V half_vmul(half_V a, half_V b) { return _mm256_mul_pd(a, b); }
+static inline half_V half_vload(const T *p) { return _mm256_loadu_pd(p); }
+static inline void half_vstore(T *p, half_V v) { _mm256_storeu_pd(p, v); }
+static inline half_M half_vmask(ptrdiff_t n) { return (half_M)((1u << n) - 1); }
+static inline half_V half_vload_m(const T *p, half_M mask) {
+  return _mm256_maskz_loadu_pd(mask, p);
+}
+static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm256_mask_storeu_pd(p, mask, v); }
+
+static inline least_V least_vzero(void) { return _mm_setzero_pd(); }
+static inline least_V least_vset1(T x) { return _mm_set1_pd(x); }
+static inline least_V least_vfma(least_V a, least_V b, least_V c) { return _mm_fmadd_pd(a, b, c); }
+static inline least_V least_vmul(least_V a, least_V b) { return _mm_mul_pd(a, b); }
+static inline least_V least_vload(const T *p) { return _mm_loadu_pd(p); }
+static inline void least_vstore(T *p, least_V v) { _mm_storeu_pd(p, v); }
+static inline least_M least_vmask(ptrdiff_t n) { return (least_M)((1u << n) - 1); }
+static inline least_V least_vload_m(const T *p, least_M mask) {
+  return _mm_maskz_loadu_pd(mask, p);
+}
+static inline void least_vstore_m(T *p, least_V v, least_M mask) { _mm_mask_storeu_pd(p, mask, v); }
 
 #endif

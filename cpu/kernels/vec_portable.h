@@ -2,6 +2,9 @@
  * The includer defines T; see vec_avx512_f32.h for what each name means. */
 #ifndef VEC_PORTABLE_H
 #define VEC_PORTABLE_H
+#define VECTOR_REGISTERS 16
+#define MASKS_ARE_FREE   0
+#define LEAST_VEC(x)     x
 
 #include <stddef.h>
 #include <string.h>
@@ -9,7 +12,7 @@
 typedef T V __attribute__((vector_size(16)));
 typedef ptrdiff_t M;
 
-enum { VL = 16 / sizeof(T), MASKS_ARE_FREE = 0 };
+enum { VL = 16 / sizeof(T), HALF = VL, LEAST = VL };
 
 static inline V vzero(void) { return (V){0}; }
 static inline V vset1(T x) { return vzero() + x; }

@@ -1,0 +1,146 @@
+/* Small products in place: C is cut into tiles of nearly equal size, as tall and as wide as the registers
+ * allow (a thin last tile has too few independent sums to keep the multipliers busy). Every shape of tile
+ * is a function of its own. */
+#include "../internal.h"
+
+enum { MAX_TALL = 16, MAX_WIDE = 2, K_STEPS = 4 };
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define UP_TO_6(X, nv) X(1, nv) X(2, nv) X(3, nv) X(4, nv) X(5, nv) X(6, nv)
+#define UP_TO_14(X, nv)                                                                            \
+  UP_TO_6(X, nv)                                                                                   \
+  X(7, nv) X(8, nv) X(9, nv) X(10, nv) X(11, nv) X(12, nv) X(13, nv) X(14, nv)
+#define UP_TO_16(X, nv) UP_TO_14(X, nv) X(15, nv) X(16, nv)
+
+#if VECTOR_REGISTERS == 32
+#define SHAPES_OF_ONE(X) UP_TO_16(X, 1)
+#define SHAPES_OF_TWO(X) UP_TO_14(X, 2)
+enum { TALLEST_OF_ONE = 16, TALLEST_OF_TWO = 14 };
+#else
+#define SHAPES_OF_ONE(X) UP_TO_14(X, 1)
+#define SHAPES_OF_TWO(X) UP_TO_6(X, 2)
+enum { TALLEST_OF_ONE = 14, TALLEST_OF_TWO = 6 };
+#endif
+
+/* Keeps the compiler from working out beforehand what an address costs nothing to add: left alone, gcc 12
+ * makes more strides and pointers than there are registers, and spills them. */
+#define AS_IT_IS(x) __asm__("" : "+r"(x))
+
+/* Sixteen rows of A by two pointers and four strides, in bytes: rows 0 to 7 are 0, 1, 2, 3, 4, 5, 2 * 3 and
+ * 7 strides from the first pointer, the others as far from the second. */
+typedef struct {
+  const char *low, *high;
+  ptrdiff_t one, three, five, seven;
+} rows_at;
+
+INLINE rows_at rows_from(const int mr, const void *a, ptrdiff_t stride) {
+  rows_at r = {a, (const char *)a + 8 * stride, stride, 3 * stride, 5 * stride, 7 * stride};
+  AS_IT_IS(r.one);
+  if (mr > 3) AS_IT_IS(r.three);
+  if (mr > 5) AS_IT_IS(r.five);
+  if (mr > 7) AS_IT_IS(r.seven);
+  return r;
+}
+
+INLINE const char *row_of(const rows_at *r, const int i) {
+  const char *from = i < 8 ? r->low : r->high;
+  switch (i % 8) {
+  case 0:
+    return from;
+  case 3:
+    return from + r->three;
+  case 5:
+    return from + r->five;
+  case 6:
+    return from + 2 * r->three;
+  case 7:
+    return from + r->seven;
+  default:
+    return from + i % 8 * r->one;
+  }
+}
+
+INLINE void rows_advance(const int mr, rows_at *r, ptrdiff_t bytes) {
+  r->low += bytes;
+  AS_IT_IS(r->low);
+  if (mr <= 8) return;
+  r->high += bytes;
+  AS_IT_IS(r->high);
+}
+
+typedef void rows_fn(const gemm_call *g, const T *a, const T *b, T *c, ptrdiff_t n);
+
+/* Tiles of one width: by their rows, less 1. */
+typedef struct {
+  int tallest;
+  rows_fn *any[MAX_TALL], *unit[MAX_TALL];
+} shapes;
+
+/* Whole vectors, for n from VL on (with free masks: any n). */
+#define VEC(x)     x
+#define TILE(x)    full_##x
+#define LANES      VL
+#define EDGE_MASKS MASKS_ARE_FREE
+#define WIDEST     2
+#include "small_tile.h"
+
+/* Shorter ones for fewer columns: with the long ones 8 x 8 x 8 took 22 ns instead of 15 on AVX-512. */
+#ifdef HALF_VEC
+#define VEC        HALF_VEC
+#define TILE(x)    half_##x
+#define LANES      HALF
+#define EDGE_MASKS MASKS_ARE_FREE
+#define WIDEST     (2 - MASKS_ARE_FREE)
+#include "small_tile.h"
+#else
+#define half_shapes full_shapes
+#endif
+
+#define VEC        LEAST_VEC
+#define TILE(x)    least_##x
+#define LANES      LEAST
+#define EDGE_MASKS 1
+#define WIDEST     1
+#include "small_tile.h"
+
+INLINE const shapes *shapes_for(ptrdiff_t n) {
+  if (n >= VL) return &full_shapes[(n - 1) / VL];
+  if (MASKS_ARE_FREE)
+    return n <= LEAST ? &least_shapes[0] : n <= HALF ? &half_shapes[0] : &full_shapes[0];
+  return n < HALF ? &least_shapes[0] : &half_shapes[n > HALF];
+}
+
+/* Columns b[0:n], which are no more than MAX_WIDE vectors. */
+INLINE void small_column(const gemm_call *g, const T *b, T *c, ptrdiff_t n) {
+  const shapes *s = shapes_for(n);
+  rows_fn *const *tiles = g->cs_a == 1 ? s->unit : s->any;
+  const T *a = g->a;
+  if (g->m <= s->tallest) {
+    tiles[g->m - 1](g, a, b, c, n);
+    return;
+  }
+  const int parts = ((int)g->m + s->tallest - 1) / s->tallest, low = (int)g->m / parts;
+  int extra = (int)g->m % parts;
+  for (int i = 0; i < parts; i++) {
+    const int mr = low + (extra-- > 0);
+    tiles[mr - 1](g, a, b, c, n);
+    a += mr * g->rs_a, c += mr * g->rs_c;
+  }
+}
+
+/* The wider blocks of columns come last: the last one may need two vectors for its edge. */
+static void multiply_small(const gemm_call *g) {
+  const T *b = g->b;
+  T *c = g->c;
+  ptrdiff_t left = g->n;
+  if (left <= MAX_WIDE * VL) {
+    small_column(g, b, c, left);
+    return;
+  }
+  for (ptrdiff_t parts = ceil_div(left, MAX_WIDE * VL); parts > 0; parts--) {
+    const ptrdiff_t n = parts == 1 ? left : ceil_div(left, VL) / parts * VL;
+    small_column(g, b, c, n);
+    left -= n, b += n, c += n;
+  }
+}
