@@ -120,6 +120,8 @@ static int rank_now(void) {
 
 const kernel *dispatch_kernel(int type) { return table[rank_now()][type]; }
 
+bool dispatch_allows(const char *isa) { return rank_of(isa) <= rank_now(); }
+
 blocking dispatch_blocks(const kernel *kn) { return blocks_of[rank_of(kn->isa)][kn->type]; }
 
 const char *gemm_isa_compiled(void) {

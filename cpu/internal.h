@@ -96,6 +96,7 @@ static inline const kernel *dispatch_ready(int type) { /* the same, or NULL befo
   return atomic_load_explicit(&dispatch_ready_table[type], memory_order_acquire);
 }
 blocking dispatch_blocks(const kernel *kn);
+bool dispatch_allows(const char *isa); /* is it the one in force, or a lower one? */
 
 /* cache.c: data cache sizes in bytes of level 1, 2 and 3 (3: what one core may count on). */
 ptrdiff_t cache_bytes(int level);

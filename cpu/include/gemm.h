@@ -29,7 +29,6 @@ enum {
   GEMM_BAD_ARGUMENT = 2,
   GEMM_PEER_GEMM = 0,
   GEMM_PEER_GEMV = 1,
-  GEMM_PEER_ONEDNN = 2,
 };
 
 /* A whole call, prepared once. `batch` products lie bs_a, bs_b, bs_c elements apart (batch >= 0). */
@@ -92,9 +91,9 @@ GEMM_API const char *gemm_kernel(int type);
 GEMM_API void gemm_blocks(int type, ptrdiff_t *blocks);
 
 /* Another library's CBLAS, row-major, for timing it as gemm_run_timed times ours. `function` is its
- * cblas_?gemm or, by `op`, its cblas_?gemv for `type` or a dnnl_sgemm; m, n, k and the leading
- * dimensions are those arguments of it, 32 or 64 bits wide by `int_bits`. gemv: x lies at b, y at c,
- * their increments are ld_b and ld_c, and batch is 1. A batch is a loop of calls. */
+ * cblas_?gemm or, by `op`, its cblas_?gemv for `type`; m, n, k and the leading dimensions are those
+ * arguments of it, 32 or 64 bits wide by `int_bits`. gemv: x lies at b, y at c, their increments are
+ * ld_b and ld_c, and batch is 1. A batch is a loop of calls. */
 typedef struct {
   void *function;
   int op, type, int_bits, trans_a, trans_b;
@@ -119,6 +118,20 @@ GEMM_API int gemm_peer_timed(const gemm_peer *call, ptrdiff_t calls, double *sec
 GEMM_API int gemm_roof_flops(int type, int threads, double seconds, double *flops_per_s);
 GEMM_API int gemm_roof_read(const void *data, ptrdiff_t bytes, int threads, double seconds,
                             double *bytes_per_s);
+
+/* The teaching rungs of cpu/ladder, counted from 0 in the order of their names; see cpu/ladder/rung.h. */
+typedef struct {
+  const char *name, *isa; /* such as "05_vectorised"; the instruction set it was compiled for */
+  ptrdiff_t mr, nr;       /* the tile kept in registers; 1 x 1 where there is none */
+  ptrdiff_t mc, kc, nc;   /* the blocks kept in caches; 0 where there are none */
+} gemm_rung;
+GEMM_API int gemm_ladder_count(void);
+/* What runs for `type` now. GEMM_BAD_ARGUMENT where there is no such rung or type. */
+GEMM_API int gemm_ladder_rung(int rung, int type, gemm_rung *found);
+/* gemm_run and gemm_run_timed by that rung. GEMM_BAD_ARGUMENT unless all three operands are stored by rows
+ * (cs_a, cs_b and cs_c are 1) and batch is 1. */
+GEMM_API int gemm_ladder_run(int rung, const gemm_call *call);
+GEMM_API int gemm_ladder_timed(int rung, const gemm_call *call, ptrdiff_t calls, double *seconds);
 
 GEMM_API int gemm_abi(void);
 /* What was wrong with GEMM_ISA, GEMM_NUM_THREADS or OMP_NUM_THREADS, and what is done; else "". */
