@@ -138,6 +138,8 @@ class Backend(ABC):
     device: Literal["cpu", "cuda"]
     verified: bool = True
     """False: shown as UNVERIFIED everywhere and no default candidate."""
+    stands_beside: str = ""
+    """The backend that computes with the very same library: this one is measured only when it is named."""
     transfers: frozenset[str] = frozenset({"resident", "once", "always"})
 
     @abstractmethod
@@ -166,6 +168,10 @@ class Backend(ABC):
     def thread_counts(self, problem: Problem) -> tuple[int, ...]:
         """Thread counts worth trying for `problem`; (1,) where the question has no meaning."""
         return (1,)
+
+    def takes(self, array: np.ndarray) -> bool:
+        """Can `compute` and `open` use this 1-d or 2-d array as it lies, if it is not contiguous?"""
+        return bool(getattr(self, "strided", False))
 
     def gemm(self, A: Any, B: Any, *, alpha: float = 1.0, beta: float = 0.0, out: Any = None) -> np.ndarray:
         """alpha * A @ B + beta * out for host arrays of any strides: see `everyday.gemm`."""

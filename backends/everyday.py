@@ -1,9 +1,9 @@
 """The everyday calls: gemm, gemv and plan on host arrays, for every backend.
 
 Shapes and errors are NumPy's (`np.matmul`: 1-d, 2-d, and stacks that broadcast); alpha and beta are BLAS's:
-beta = 0 never reads `out`, alpha = 0 never reads A and B. A backend whose attribute `strided` is true takes
-2-d and 1-d views of any strides in `compute` and `open`; for the others a transposed view becomes a transpose
-flag and everything else a contiguous copy. `out` may share memory with the inputs: the result is the one that
+beta = 0 never reads `out`, alpha = 0 never reads A and B. Views that a backend `takes` are used as they
+lie (all where its attribute `strided` is true); of the others a transposed one becomes a transpose flag and
+everything else a contiguous copy. `out` may share memory with the inputs: the result is the one that
 copies of the inputs would have given.
 """
 
@@ -158,7 +158,6 @@ class _Work:
 
     def __init__(self, op: str, backend: Backend, A: Any, B: Any, alpha: Any, beta: Any, out: Any) -> None:
         self.op, self.backend = op, backend
-        self.strided = bool(getattr(backend, "strided", False))
         self.alpha, self.beta = real_number("alpha", alpha), real_number("beta", beta)
         self.before: list[Callable[[], Any]] = []
         self.after: list[Callable[[], Any]] = []
@@ -210,7 +209,7 @@ class _Work:
     def _usable(self, array: np.ndarray) -> bool:
         """Can the backend take it as it lies?"""
         right = array.dtype == self.dtype and array.flags.aligned
-        return right and (array.flags.c_contiguous or self.strided)
+        return right and (array.flags.c_contiguous or self.backend.takes(array))
 
     def _array(self, array: np.ndarray) -> np.ndarray:
         return array if self._usable(array) else self._copied(array)

@@ -32,7 +32,7 @@ class _DlInfo(ctypes.Structure):
     ]
 
 
-def _blas_path() -> Path | None:
+def library_path() -> Path | None:
     """The file NumPy's own BLAS lies in, asked of the dynamic linker (dladdr); None if unknown."""
     try:
         extension = ctypes.CDLL(np.linalg._umath_linalg.__file__)
@@ -51,7 +51,7 @@ def _library() -> Any | None:
     from threadpoolctl import ThreadpoolController
 
     found = [c for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
-    path = _blas_path()
+    path = library_path()
     own = [c for c in found if path and Path(c.filepath).resolve() == path]
     if own or len(found) == 1:
         return (own or found)[0]

@@ -54,26 +54,43 @@ def _found() -> dict[str, Backend]:
     return found
 
 
+def _made(name: str) -> Backend | None:
+    """What a module with a function `by_name` makes of a name that nothing lists; else None."""
+    for _, importer in _loaders():
+        try:
+            make = getattr(importer(), "by_name", None)
+        except Exception:  # `_found` keeps the reason
+            continue
+        made = make(name) if make else None
+        if made is not None:
+            return made
+    return None
+
+
 def all_backends() -> list[Backend]:
     """Every backend known, usable or not, in a stable order: CPU first, then by name."""
     return sorted(_found().values(), key=lambda b: (b.device != "cpu", b.name))
 
 
 def get(name: str) -> Backend:
-    """The backend of that name. KeyError lists the known names."""
-    try:
-        return _found()[name]
-    except KeyError:
-        raise KeyError(f"no backend {name!r}: known are {', '.join(sorted(_found()))}") from None
+    """The backend of that name, listed or made (`cblas:/path/lib.so`). KeyError lists the known names.
+
+    ValueError where the name has the form of one that is made, and what it names is not there.
+    """
+    found = _found().get(name) or _made(name)
+    if found is None:
+        raise KeyError(f"no backend {name!r}: known are {', '.join(sorted(_found()))}")
+    return found
 
 
 def usable(problem: Problem | None = None, device: str | None = None) -> list[Backend]:
-    """Backends that can run here (and compute `problem`), unverified and null ones left out."""
+    """Backends that can run here (and compute `problem`), each library once; no unverified and null ones."""
     return [
         b
         for b in all_backends()
         if b.verified
         and b.name != "null"
+        and not b.stands_beside
         and (device is None or b.device == device)
         and b.probe().ok
         and (problem is None or b.supports(problem) is None)

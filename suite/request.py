@@ -182,7 +182,7 @@ def named(names: Sequence[str]) -> list[Backend]:
 
 def _named(name: str) -> list[Backend]:
     known = backends.all_backends()
-    found = [b for b in known if b.name == name or b.name.startswith(f"{name}:")]
+    found = [b for b in known if b.name == name or b.name.startswith(f"{name}:")] or _made(name)
     if not found:
         raise Stop(f"backend {name!r} is unknown: use one of {', '.join(b.name for b in known)}", Exit.USAGE)
     states = {b.name: b.probe() for b in found}
@@ -194,6 +194,16 @@ def _named(name: str) -> list[Backend]:
             f"backend {name!r} cannot run here: {state.reason}{'; ' if state.cure else ''}{state.cure}", code
         )
     return ready
+
+
+def _made(name: str) -> list[Backend]:
+    """A backend that is not listed: a library named by its path."""
+    try:
+        return [backends.get(name)]
+    except KeyError:
+        return []
+    except ValueError as error:
+        raise Stop(str(error), Exit.USAGE) from None
 
 
 def candidates(problem: Problem, chosen: Sequence[Backend]) -> list[Backend]:

@@ -29,6 +29,7 @@ enum {
   GEMM_BAD_ARGUMENT = 2,
   GEMM_PEER_GEMM = 0,
   GEMM_PEER_GEMV = 1,
+  GEMM_PEER_ONEDNN = 2,
 };
 
 /* A whole call, prepared once. `batch` products lie bs_a, bs_b, bs_c elements apart (batch >= 0). */
@@ -91,9 +92,9 @@ GEMM_API const char *gemm_kernel(int type);
 GEMM_API void gemm_blocks(int type, ptrdiff_t *blocks);
 
 /* Another library's CBLAS, row-major, for timing it as gemm_run_timed times ours. `function` is its
- * cblas_?gemm or, by `op`, its cblas_?gemv for `type`; m, n, k and the leading dimensions are those
- * arguments of it, 32 or 64 bits wide by `int_bits`. gemv: x lies at b, y at c, their increments are
- * ld_b and ld_c, and batch is 1. A batch is a loop of calls. */
+ * cblas_?gemm or, by `op`, its cblas_?gemv for `type` or a dnnl_sgemm; m, n, k and the leading
+ * dimensions are those arguments of it, 32 or 64 bits wide by `int_bits`. gemv: x lies at b, y at c,
+ * their increments are ld_b and ld_c, and batch is 1. A batch is a loop of calls. */
 typedef struct {
   void *function;
   int op, type, int_bits, trans_a, trans_b;

@@ -133,7 +133,12 @@ def grouped(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _why(backend: dict[str, Any]) -> str:
-    return "; ".join(part for part in (backend["reason"], backend["cure"]) if part)
+    detail = backend["detail"]
+    same = detail.get("same_library_as")
+    notes = [backend["reason"], backend["cure"], same and f"the library of {same}, measured only when named"]
+    if "integer_bits" in detail:
+        notes.insert(0, f"{detail['library']} {detail['version']}, {detail['integer_bits']}-bit integers")
+    return "; ".join(part for part in notes if part)
 
 
 def _state(backend: dict[str, Any]) -> str:

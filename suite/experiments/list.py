@@ -47,7 +47,10 @@ def command(as_json: bool) -> None:
 
 
 def _usable(state: dict[str, Any]) -> str:
-    return "yes" if state["ok"] else f"no: {state['reason']}"
+    if not state["ok"]:
+        return f"no: {state['reason']}"
+    same = state["detail"].get("same_library_as")
+    return f"yes: the library of {same}, measured only when named" if same else "yes"
 
 
 def _verified(state: dict[str, Any]) -> str:

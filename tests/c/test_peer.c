@@ -28,6 +28,15 @@ DEFINE_CBLAS(float, int64_t, f32_64)
 DEFINE_CBLAS(double, int32_t, f64_32)
 DEFINE_CBLAS(double, int64_t, f64_64)
 
+static int gemm_dnnl(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                     int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
+  calls_seen++;
+  CHECK(ta == 'T' && tb == 'N' && m == 2 && n == 3 && k == 4, "%c %c", ta, tb);
+  CHECK(lda == 5 && ldb == 6 && ldc == 7 && alpha == 1.5 && beta == 0.25, "sizes and scalars");
+  sum_seen += (double)a[0] + 10 * (double)b[0] + 100 * (double)c[0];
+  return 0;
+}
+
 static gemm_peer peer_of(int op, int type, int int_bits, void *function, void *data) {
   return (gemm_peer){.function = function,
                      .op = op,
@@ -39,7 +48,7 @@ static gemm_peer peer_of(int op, int type, int int_bits, void *function, void *d
                      .m = 2,
                      .n = 3,
                      .k = 4,
-                     .batch = op == GEMM_PEER_GEMM ? 2 : 1,
+                     .batch = op == GEMM_PEER_GEMV ? 1 : 2,
                      .a = data,
                      .ld_a = 5,
                      .bs_a = 1,
@@ -67,17 +76,18 @@ static void test_arguments(int op, int type, int int_bits, void *function) {
 static void test_refusals(void) {
   double memory[2] = {0}, seconds;
   const gemm_peer good = peer_of(GEMM_PEER_GEMM, GEMM_F32, 32, (void *)gemm_f32_32, memory);
-  gemm_peer bad[8] = {good, good, good, good, good, good, good, good};
+  gemm_peer bad[] = {good, good, good, good, good, good, good, good, good};
   bad[0].function = NULL;
-  bad[1].op = 2;
+  bad[1].op = 3;
   bad[2].type = 2;
   bad[3].int_bits = 16;
   bad[4].m = -1;
   bad[5].ld_c = (ptrdiff_t)INT32_MAX + 1;
   bad[6].batch = -1;
   bad[7].op = GEMM_PEER_GEMV;
+  bad[8].op = GEMM_PEER_ONEDNN; /* has 64-bit sizes only */
   calls_seen = 0;
-  for (int i = 0; i < 8; i++)
+  for (int i = 0; i < 9; i++)
     CHECK(gemm_peer_timed(&bad[i], 1, &seconds) == GEMM_BAD_ARGUMENT, "fault %d", i);
   CHECK(gemm_peer_timed(&good, -1, &seconds) == GEMM_BAD_ARGUMENT, "calls");
   CHECK(calls_seen == 0, "called all the same");
@@ -122,6 +132,7 @@ int main(void) {
     for (int op = 0; op < 2; op++)
       for (int wide = 0; wide < 2; wide++)
         test_arguments(op, type, wide ? 64 : 32, functions[type][op][wide]);
+  test_arguments(GEMM_PEER_ONEDNN, GEMM_F32, 64, (void *)gemm_dnnl);
   test_refusals();
   test_roofs();
   test_read_sum();
