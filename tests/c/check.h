@@ -23,14 +23,28 @@
 
 enum { SKIPPED = 77 };
 
-/* What a sanitizer looks at does not depend on every size and layout, and it is slow: one case in so many. */
+/* Sanitizers are slow, and what they look for does not depend on every size and layout. An emulator is slower
+ * yet: TEST_ONE_CASE_IN thins the cases out further. */
 #if defined(__SANITIZE_THREAD__)
-enum { ONE_CASE_IN = 8 };
+enum { SANITIZED_ONE_IN = 8 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { ONE_CASE_IN = 4 };
+enum { SANITIZED_ONE_IN = 4 };
 #else
-enum { ONE_CASE_IN = 1 };
+enum { SANITIZED_ONE_IN = 1 };
 #endif
+
+static inline int one_case_in(void) {
+  static _Thread_local int factor;
+  const char *text = factor ? NULL : getenv("TEST_ONE_CASE_IN");
+  if (!factor) factor = SANITIZED_ONE_IN * (text ? atoi(text) : 1);
+  return factor;
+}
+
+/* For cases whose size alone makes them slow. */
+static inline bool emulated(void) { return getenv("TEST_ONE_CASE_IN") != NULL; }
+
+/* Is the case of this number to be left out? */
+static inline bool left_out(ptrdiff_t number) { return number % one_case_in() != 0; }
 
 static _Thread_local uint64_t random_state = 88172645463325252ULL;
 
@@ -232,12 +246,16 @@ static inline const char *next_word(const char **list, char word[16]) {
   return word;
 }
 
-/* Runs `test` on every compiled instruction set that can be reached from the one in force at the start. */
+/* Runs `test` on every compiled instruction set that can be reached from the one in force at the start; with
+ * TEST_ISA on that one alone, which must be there. */
 static inline void on_every_isa(void (*test)(int type)) {
   char name[16], best[16];
   const char *list = gemm_isa_compiled();
+  const char *only = getenv("TEST_ISA");
   snprintf(best, sizeof best, "%s", gemm_isa());
+  CHECK(!only || gemm_isa_set(only) == GEMM_OK, "no %s here", only);
   while (next_word(&list, name)) {
+    if (only && strcmp(name, only) != 0) continue;
     if (gemm_isa_set(name) != GEMM_OK) {
       printf("not run on %s: not usable here, or above GEMM_ISA\n", name);
       continue;

@@ -32,7 +32,7 @@ static void test_long(int type) {
   static const ptrdiff_t sides[] = {1, 2, 5, 8, 15, 16, 17, 33, 37, 53, 63, 64};
   static const ptrdiff_t lengths[] = {513, 1000, 2047, 4096, 4099, 9001, LONGEST};
   enum { SIDES = sizeof sides / sizeof sides[0], LENGTHS = sizeof lengths / sizeof lengths[0] };
-  for (int i = 0; i < 24 / ONE_CASE_IN; i++) {
+  for (int i = 0; i < 24 / one_case_in(); i++) {
     const ptrdiff_t m = sides[random_below(SIDES)], n = sides[random_below(SIDES)];
     const enum layout layouts[] = {(enum layout)random_below(STEPPED + 1),
                                    (enum layout)random_below(STEPPED + 1),
@@ -40,9 +40,10 @@ static void test_long(int type) {
     one(type, m, n, lengths[i % LENGTHS], layouts, i % 3 ? 0 : 2);
   }
   static const enum layout rows[] = {ROWS, ROWS, ROWS}, turned[] = {COLUMNS, COLUMNS, ROWS};
+  one(type, 37, 53, emulated() ? 2099 : 4099, rows, 1);
+  if (emulated()) return;
   one(type, 64, 64, 5003, rows, 0);
   one(type, 64, 48, 4096, turned, 1);
-  one(type, 37, 53, 4099, rows, 1);
   one(type, 8, 8, LONGEST, turned, 0);
 }
 

@@ -54,13 +54,14 @@ static void any(int type, ptrdiff_t m, ptrdiff_t k) {
 
 static void test_short(int type) {
   for (ptrdiff_t m = 1; m <= 70; m++)
-    for (ptrdiff_t k = 1; k <= 140; k += 1 + random_below(3)) any(type, m, k);
+    for (ptrdiff_t k = 1; k <= 140; k += 1 + random_below(2 * one_case_in())) any(type, m, k);
 }
 
 /* Row vectors and column vectors against an unmapped page, by rows and by columns. */
 static void test_guarded(int type) {
   for (ptrdiff_t m = 1; m <= 40; m++)
     for (ptrdiff_t k = 1; k <= 80; k += 3) {
+      if (left_out(m + k / 3)) continue;
       const size_t size = size_of(type), bytes[] = {m * k * size, k * size, m * size};
       void *p[3];
       for (int i = 0; i < 3; i++) memset(p[i] = guarded(bytes[i], true), 0, bytes[i]);
@@ -78,11 +79,13 @@ static void test_long(int type) {
   static const ptrdiff_t shapes[][2] = {{1, 100003}, {3, 50001}, {63, 3001}, {65, 4099},
                                         {700, 701},  {4099, 65}, {50001, 3}, {100003, 1}};
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-    one(type, shapes[i][0], shapes[i][1], rows, 1, 0, false);
-    one(type, shapes[i][0], shapes[i][1], turned, -0.5, 1, false);
-    one(type, shapes[i][0], shapes[i][1], rows, 2, 1, true);
-    one(type, shapes[i][0], shapes[i][1], turned, 1, 0, true);
-    any(type, shapes[i][0], shapes[i][1]);
+    const ptrdiff_t m = shapes[i][0], k = shapes[i][1];
+    if (emulated() && i % 3) continue;
+    one(type, m, k, rows, 1, 0, false);
+    one(type, m, k, turned, -0.5, 1, false);
+    one(type, m, k, rows, 2, 1, true);
+    one(type, m, k, turned, 1, 0, true);
+    any(type, m, k);
   }
 }
 
