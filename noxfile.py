@@ -9,7 +9,7 @@ nox.options.default_venv_backend = "uv|venv"
 
 C_SOURCES = [
     str(path)
-    for folder in ("cpu", "cuda", "tests/c")
+    for folder in ("cpu", "cuda", "tests/c", "tests/bare_metal")
     for path in sorted(Path(folder).rglob("*"))
     if path.suffix in {".c", ".h", ".cu", ".cuh"}
 ]
@@ -46,6 +46,13 @@ def sanitize(session: nox.Session) -> None:
     session.install("cmake", "ninja", "cffi")
     for preset in ("asan", "tsan"):
         session.run("cmake", "--workflow", "--preset", preset)
+
+
+@nox.session
+def emulated(session: nox.Session) -> None:
+    """The C tests on emulated processors with AVX-512; needs bochs."""
+    session.install("cmake", "ninja", "cffi")
+    session.run("cmake", "--workflow", "--preset", "emulated")
 
 
 @nox.session

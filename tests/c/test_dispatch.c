@@ -1,6 +1,7 @@
 /* Which instruction set runs: this program starts itself again with values of GEMM_ISA.
  *
  *   test_dispatch              checks GEMM_ISA and gemm_isa_set on this processor
+ *   test_dispatch usable       prints the instruction sets that run here, lowest first
  *   test_dispatch expect NAME  checks that NAME is in force, and that it multiplies (used under qemu) */
 #define _GNU_SOURCE
 #include "check.h"
@@ -82,6 +83,7 @@ int main(int argc, char **argv) {
     }
     return 0;
   }
+  if (argc == 2 && strcmp(argv[1], "usable") == 0) return puts(gemm_isa_usable()) < 0;
   test_table();
   test_set();
   char best[16];
