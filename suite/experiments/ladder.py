@@ -1,0 +1,214 @@
+"""`ladder`: what each idea buys, from three plain loops to the real library."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import click
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from backends.arithmetic import canonical_dtype
+
+from .. import export, ladder, machine, options
+from ..analysis import ladder as analysis
+from ..exits import Exit, Stop
+from ..ladder_measure import Climb, Request, Step
+from ..options import Parsed, listed, many, one_of, seconds, whole
+from ..record import Run
+from ..render import ladder as render
+from ..render import terminal
+from ..shapes import parse_sizes
+from ..version import version
+from .crossover import clean
+from .report import console_for
+
+EXPERIMENT = ladder.EXPERIMENT
+DTYPES = ("float32", "float64")
+
+
+def measure(climb: Climb, command: str = "") -> Run:
+    """Climb (the request already checked) and return the run."""
+    asked, provider = climb.asked, climb.provider
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return Run(
+        tool_version=version(),
+        created=now.isoformat(timespec="seconds"),
+        experiment=EXPERIMENT,
+        command=machine.scrub(command),
+        options={
+            "device": asked.device,
+            "sizes": list(asked.sizes),
+            "dtypes": list(asked.dtypes),
+            "threads": asked.threads,
+            "time_budget_s": asked.time_budget_s,
+            "seed": asked.seed,
+            "rungs": [rung.facts() for rung in climb.chosen()],
+            "levels": [list(pair) for pair in provider.levels],
+            "columns": [list(pair) for pair in provider.columns],
+        },
+        machine=machine.describe(),
+        cells=tuple(map(clean, climb.run())),
+    )
+
+
+def checked(asked: Request, provider: ladder.Provider) -> Request:
+    """The request, when its rungs exist and the ladder can be climbed here. Stop says what is wrong."""
+    known = [rung.name for rung in provider.rungs()]
+    for name in asked.rungs:
+        if name not in known:
+            raise Stop(f"rung {name!r} is unknown: use one of {', '.join(known)}", Exit.USAGE)
+    reason = provider.unavailable()
+    if reason:
+        raise Stop(reason)
+    return asked
+
+
+def plan_lines(climb: Climb) -> list[str]:
+    """What --dry-run prints."""
+    asked = climb.asked
+    names = ", ".join(rung.name for rung in climb.chosen())
+    return [
+        f"{asked.device}: {', '.join(asked.dtypes)}, M = N = K = {', '.join(map(str, asked.sizes))}",
+        f"rungs: {names}",
+        f"threads of the rungs that use several: {climb.provider.threads(asked.threads)}",
+        f"estimated time: at most about {asked.time_budget_s:.0f} s, checks of results included",
+    ]
+
+
+@contextlib.contextmanager
+def progress(hidden: bool) -> Iterator[Callable[[Step], None] | None]:
+    """Gives the function to call with every step; None where standard error is no terminal."""
+    out = terminal.console(stderr=True)
+    if hidden or not out.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(30), TextColumn("{task.completed}/{task.total}"), TextColumn("{task.description}"))
+    with Progress(*columns, console=out, transient=True) as shown:
+        task = shown.add_task("starting", total=1)
+        yield lambda step: shown.update(task, completed=step.done, total=step.total, description=step.text)
+
+
+HELP = """What does each idea buy, from three plain loops to the real library?
+
+Every rung changes one thing of the rung before. Each is first shown to compute right results, then all are
+timed in rounds, called from C. Beside each rate: the part of the peak (multiply-adds in registers, measured
+in the same rounds), the gain over the rung before, and the arithmetic intensity that the rung's tile has by
+counting. A rung that is too slow for the time budget is not timed at that size, and a note says how long it
+would take.
+
+\b
+Examples:
+  gemm-crossover ladder
+  gemm-crossover ladder --dtype f32,f64 --sizes 64:2048:x2 --time-budget 5m
+  gemm-crossover ladder --rung 01_naive --sizes 1023,1024 --time-budget 2m   rows 4096 bytes apart, or not
+  gemm-crossover ladder --threads 1 --export-markdown ladder.md
+  GEMM_ISA=avx2 gemm-crossover ladder                                        as on an older processor
+
+The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explains them.
+"""
+
+
+@click.command(help=HELP)
+@click.option(
+    "--device",
+    type=Parsed("device", one_of(ladder.devices(), "device")),
+    default="cpu",
+    show_default=True,
+    metavar="|".join(ladder.devices()),
+    help="Whose ladder.",
+)
+@click.option(
+    "--sizes",
+    type=Parsed("sizes", parse_sizes),
+    default="64,256,512,1024",
+    show_default=True,
+    metavar="SIZES",
+    help="M = N = K: a list, 64:2048:x2 (times 2) or 64:512:+64 (plus 64).",
+)
+@many(
+    "--dtype",
+    parse=listed(lambda text: one_of(DTYPES, "dtype")(canonical_dtype(text))),
+    kind="dtype",
+    default=("float32",),
+    show_default="float32",
+    help="float32, float64 or both; f32, fp32, f64 and the like are understood.",
+)
+@many("--rung", parse=listed(str), kind="name", help="Only this rung (repeatable).  [default: all]")
+@click.option(
+    "--threads",
+    type=Parsed("integer", whole("threads")),
+    metavar="COUNT",
+    help="Threads of the rungs that use several.  [default: all that may be used]",
+)
+@click.option(
+    "--time-budget",
+    type=Parsed("time", seconds),
+    default="30",
+    show_default=True,
+    metavar="TIME",
+    help="Seconds for the whole run, the checks of results included (90, 90s, 2m).",
+)
+@click.option(
+    "--seed",
+    type=Parsed("integer", whole("seed", 0)),
+    default="0",
+    show_default=True,
+    metavar="NUMBER",
+    help="Of the random operands and the order of rounds.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan; measure nothing.")
+@options.exports("json", "csv", "markdown")
+@click.option("-q", "--quiet", is_flag=True, help="Only the rates over the sizes: no details, no plot.")
+@click.pass_context
+def command(ctx: click.Context, **given: Any) -> Exit:
+    """Check, climb, show, export."""
+    targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
+    export.check_distinct(targets)
+    climb = climb_of(given)
+    out = console_for(targets)
+    if given["dry_run"]:
+        for line in plan_lines(climb):
+            out.print(Text(line))
+        return Exit.OK
+    words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
+    with progress(given["quiet"]) as tell:
+        climb.tell = tell
+        run = measure(climb, f"gemm-crossover {words}")
+    try:
+        render.show(run, out, quiet=given["quiet"])
+    finally:  # a closed pipe or a full disk behind standard output
+        export.write_all(targets, render.makers(run))
+    return ending(run, given["threads"], climb.provider)
+
+
+def climb_of(given: dict[str, Any]) -> Climb:
+    """The climb that the options ask for. Stop where it cannot begin."""
+    provider = ladder.provider(given["device"])
+    asked = Request(
+        device=given["device"],
+        sizes=given["sizes"],
+        dtypes=given["dtype"],
+        rungs=given["rung"],
+        threads=given["threads"],
+        time_budget_s=given["time_budget"],
+        seed=given["seed"],
+    )
+    return Climb(checked(asked, provider), provider)
+
+
+def ending(run: Run, threads: int | None, provider: ladder.Provider) -> Exit:
+    """An error where a result was wrong; no verdict where a rung has no time at any size."""
+    if threads and threads > provider.threads(threads):
+        click.echo(f"note: --threads {threads}: {provider.threads(threads)} can run at once here", err=True)
+    bad: Sequence[Any] = analysis.wrong(run)
+    if bad:
+        raise Stop(f"wrong results: {', '.join(dict.fromkeys(cell.config['rung'] for cell in bad))}")
+    missing = analysis.unmeasured(run)
+    for name, reason in missing.items():
+        click.echo(f"note: {name} has no time at any size: {reason}", err=True)
+    return Exit.NO_VERDICT if missing else Exit.OK
