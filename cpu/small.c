@@ -20,25 +20,41 @@ bool small_fits(const product *p) {
   return p->cs_b != 1 || p->k <= FEW_ROWS || !collide(p->k, 2 * p->rs_b, size);
 }
 
-static void column_of_tiles(const product *p, tile *t, ptrdiff_t j) {
+/* Columns j to j + n of C from such columns of B, whose rows are contiguous. */
+static void columns(const product *p, const void *b, ptrdiff_t rs_b, ptrdiff_t j, ptrdiff_t n) {
   const kernel *kn = p->kn;
+  char *c = p->c + j * p->cs_c * kn->size;
+  if (p->cs_c == 1) {
+    const gemm_call call = {kn->type, p->alpha, p->beta, p->m, n, p->k, 1,
+                            p->a,     p->rs_a,  p->cs_a, 0,    b, rs_b, 1,
+                            0,        c,        p->rs_c, 1,    0};
+    kn->multiply_small(&call);
+    return;
+  }
+  tile t = {.n = n, .k = p->k, .rs_a = p->rs_a, .cs_a = p->cs_a, .b = b, .rs_b = rs_b};
+  t.alpha = p->alpha, t.beta = p->beta;
   for (ptrdiff_t i = 0; i < p->m; i += kn->mr) {
-    t->m = min_of(kn->mr, p->m - i);
-    t->a = p->a + i * p->rs_a * kn->size;
-    tile_store(kn, t, p->c + (i * p->rs_c + j * p->cs_c) * kn->size, p->rs_c, p->cs_c);
+    t.m = min_of(kn->mr, p->m - i);
+    t.a = p->a + i * p->rs_a * kn->size;
+    tile_store(kn, &t, c + i * p->rs_c * kn->size, p->rs_c, p->cs_c);
   }
 }
 
 void small_product(const product *p) {
   const kernel *kn = p->kn;
   _Alignas(CACHE_LINE) char panel[SMALL_K * MAX_NR_BYTES];
-  tile t = {.k = p->k, .rs_a = p->rs_a, .cs_a = p->cs_a, .alpha = p->alpha, .beta = p->beta};
+  if (p->cs_b == 1 && p->cs_c == 1) {
+    columns(p, p->b, p->rs_b, 0, p->n);
+    return;
+  }
   for (ptrdiff_t j = 0; j < p->n; j += kn->nr) {
     const char *b = p->b + j * p->cs_b * kn->size;
-    t.n = min_of(kn->nr, p->n - j);
-    t.b = p->cs_b == 1 ? (const void *)b : panel;
-    t.rs_b = p->cs_b == 1 ? p->rs_b : kn->nr;
-    if (p->cs_b != 1) kn->pack_b(t.n, p->k, b, p->cs_b, p->rs_b, panel);
-    column_of_tiles(p, &t, j);
+    const ptrdiff_t n = min_of(kn->nr, p->n - j);
+    if (p->cs_b == 1) {
+      columns(p, b, p->rs_b, j, n);
+    } else {
+      kn->pack_b(n, p->k, b, p->cs_b, p->rs_b, panel);
+      columns(p, panel, kn->nr, j, n);
+    }
   }
 }
