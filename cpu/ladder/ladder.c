@@ -23,9 +23,14 @@ int gemm_ladder_rung(int rung, int type, gemm_rung *found) {
   return GEMM_OK;
 }
 
+/* Where there are not two columns the stride between them has no meaning. */
+static bool by_rows(ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t cs) {
+  return rows >= 0 && columns >= 0 && (cs == 1 || rows == 0 || columns < 2);
+}
+
 static bool takes(const gemm_call *p) {
-  return p->m >= 0 && p->n >= 0 && p->k >= 0 && p->batch == 1 && p->cs_a == 1 && p->cs_b == 1 &&
-         p->cs_c == 1;
+  return p->batch == 1 && by_rows(p->m, p->k, p->cs_a) && by_rows(p->k, p->n, p->cs_b) &&
+         by_rows(p->m, p->n, p->cs_c);
 }
 
 int gemm_ladder_run(int rung, const gemm_call *call) {
