@@ -82,13 +82,14 @@ static void test_nothing_to_add(int type) {
     }
 }
 
-/* 1e-60 is 0 in float32, so that neither A nor C, all NaN, is read. */
-static void test_scalars_of_the_type(void) {
+/* 1e-60 is 0 in float32: C, all NaN, is not read; and with alpha neither are A and B. */
+static void test_scalars_of_the_type(double alpha) {
   matrix a = make(GEMM_F32, 20, 30, ROWS, 0), b = make(GEMM_F32, 30, 40, ROWS, 0);
   matrix c = make(GEMM_F32, 20, 40, ROWS, 0);
-  double *want = expected(&a, &b, &c, 0, 0);
-  const gemm_call call = call_of(&a, &b, &c, 1e-60, 1e-60);
-  CHECK(gemm_run(&call) == GEMM_OK, "alpha and beta 1e-60");
+  if (alpha == 1) fill(&a), fill(&b);
+  double *want = expected(&a, &b, &c, alpha == 1, 0);
+  const gemm_call call = call_of(&a, &b, &c, alpha, 1e-60);
+  CHECK(gemm_run(&call) == GEMM_OK, "alpha %g, beta 1e-60", alpha);
   check_equal(&c, want, "0 * C");
   free(want);
   free(a.memory);
@@ -201,7 +202,8 @@ int main(void) {
   on_every_isa(test_empty_and_wrong);
   on_every_isa(test_special_values);
   on_every_isa(test_batch);
-  test_scalars_of_the_type();
+  test_scalars_of_the_type(1e-60);
+  test_scalars_of_the_type(1);
   test_typed_calls();
   test_timed();
   return 0;

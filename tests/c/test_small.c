@@ -1,12 +1,14 @@
-/* Every product of sizes 1 to 40: operands against an unmapped page, C among sentinels, real numbers against
+/* Every product of sizes 1 to 40, and a sample up to 72: operands against an unmapped page, C among sentinels, real numbers against
  * a reference in long double. One large A B, summed step by step over k, holds every reference. */
 #define _GNU_SOURCE
 #include "guard.h"
 
-enum { MOST = 40, ARENA = 16384, SENTINEL = 0xff }; /* bytes of ones: NaN in both types */
+enum { EVERY = 40, MOST = 72, SAMPLE = 16, ARENA = 45056 };
+enum { SENTINEL = 0xff }; /* bytes of ones: NaN in both types */
 
 static long double sums[MOST + 1][MOST][MOST], sizes[MOST + 1][MOST][MOST];
 static char *arenas[3], untouched[ARENA];
+static ptrdiff_t arena_bytes;
 
 static matrix place(int type, ptrdiff_t rows, ptrdiff_t columns, char *arena) {
   static const enum layout layouts[] = {ROWS, COLUMNS, WIDE_ROWS, REVERSED};
@@ -14,8 +16,8 @@ static matrix place(int type, ptrdiff_t rows, ptrdiff_t columns, char *arena) {
   set_strides(&m, layouts[random_below(4)]);
   const ptrdiff_t size = (ptrdiff_t)size_of(type);
   const ptrdiff_t bytes = (span(rows, m.rs) + span(columns, m.cs) + 1) * size;
-  memset(arena, SENTINEL, ARENA);
-  char *first = random_below(4) ? arena + ARENA - bytes : arena;
+  memset(arena, SENTINEL, (size_t)arena_bytes);
+  char *first = random_below(4) ? arena + arena_bytes - bytes : arena;
   m.memory = arena;
   m.first = m.rs < 0 ? first + bytes - size : first;
   return m;
@@ -52,8 +54,9 @@ static void check_real(const matrix *c, const matrix *c0, ptrdiff_t k, double al
       memset((char *)c->first + (i * c->rs + j * c->cs) * (ptrdiff_t)size_of(c->type), SENTINEL,
              size_of(c->type));
     }
-  CHECK(memcmp(c->memory, untouched, ARENA) == 0, "%s f%d %td x %td x %td: wrote outside C",
-        gemm_isa(), c->type == GEMM_F32 ? 32 : 64, c->rows, c->columns, k);
+  CHECK(memcmp(c->memory, untouched, (size_t)arena_bytes) == 0,
+        "%s f%d %td x %td x %td: wrote outside C", gemm_isa(), c->type == GEMM_F32 ? 32 : 64,
+        c->rows, c->columns, k);
 }
 
 static void one(const matrix *full, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k) {
@@ -70,6 +73,16 @@ static void one(const matrix *full, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k) {
   check_real(&c, &full[2], k, alpha, beta);
 }
 
+static void sizes_up_to(const matrix *full, ptrdiff_t most, ptrdiff_t one_in) {
+  arena_bytes = round_up(most * (most + 3) * (ptrdiff_t)sizeof(double), 4096);
+  for (int i = 0; i < 3; i++) arenas[i] = guarded((size_t)arena_bytes, true);
+  for (ptrdiff_t m = 1; m <= most; m++)
+    for (ptrdiff_t n = 1; n <= most; n++)
+      for (ptrdiff_t k = 1; k <= most; k++)
+        if (random_below(one_in * one_case_in()) == 0) one(full, m, n, k);
+  for (int i = 0; i < 3; i++) release(arenas[i], (size_t)arena_bytes);
+}
+
 static void test_every_size(int type) {
   matrix full[3];
   for (int i = 0; i < 3; i++) {
@@ -77,16 +90,13 @@ static void test_every_size(int type) {
     fill_real(&full[i]);
   }
   sum_up(&full[0], &full[1]);
-  for (ptrdiff_t m = 1; m <= MOST; m++)
-    for (ptrdiff_t n = 1; n <= MOST; n++)
-      for (ptrdiff_t k = 1; k <= MOST; k++)
-        if (!left_out(m * MOST + n + k)) one(full, m, n, k);
+  sizes_up_to(full, EVERY, 1);
+  sizes_up_to(full, MOST, SAMPLE);
   for (int i = 0; i < 3; i++) free(full[i].memory);
 }
 
 int main(void) {
   memset(untouched, SENTINEL, ARENA);
-  for (int i = 0; i < 3; i++) arenas[i] = guarded(ARENA, true);
   on_every_isa(test_every_size);
   return 0;
 }
