@@ -52,6 +52,14 @@ static inline T vsum(V v) {
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
+/* Element i of the result is the sum of r[i]. */
+static inline V vsums(const V r[VL]) {
+  const V low = _mm256_hadd_ps(_mm256_hadd_ps(r[0], r[1]), _mm256_hadd_ps(r[2], r[3]));
+  const V high = _mm256_hadd_ps(_mm256_hadd_ps(r[4], r[5]), _mm256_hadd_ps(r[6], r[7]));
+  return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
+                       _mm256_permute2f128_ps(low, high, 0x31));
+}
+
 static inline void vtranspose(V r[8]) {
   V t[8], u[8];
 #pragma GCC unroll 8

@@ -48,6 +48,13 @@ static inline T vsum(V v) {
   return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 
+/* Element i of the result is the sum of r[i]. */
+static inline V vsums(const V r[VL]) {
+  const V low = _mm256_hadd_pd(r[0], r[1]), high = _mm256_hadd_pd(r[2], r[3]);
+  return _mm256_add_pd(_mm256_permute2f128_pd(low, high, 0x20),
+                       _mm256_permute2f128_pd(low, high, 0x31));
+}
+
 static inline void vtranspose(V r[4]) {
   V t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]);
   V t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);

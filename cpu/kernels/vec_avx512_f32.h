@@ -41,6 +41,22 @@ static inline void vstore_n(T *p, V v, const int n) {
 }
 static inline T vsum(V v) { return _mm512_reduce_add_ps(v); }
 
+/* Element i of the result is the sum of r[i]: neighbours are added inside the 128-bit lanes, then the lanes. */
+static inline V vadd_neighbours(V a, V b) {
+  return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+static inline V vadd_lanes(V a, V b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+static inline V vsums(const V r[VL]) {
+  V fours[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++)
+    fours[i] = vadd_neighbours(vadd_neighbours(r[4 * i], r[4 * i + 1]),
+                               vadd_neighbours(r[4 * i + 2], r[4 * i + 3]));
+  return vadd_lanes(vadd_lanes(fours[0], fours[1]), vadd_lanes(fours[2], fours[3]));
+}
+
 /* Pairs of rows, then of pairs, inside the 128-bit lanes; then the 4 x 4 lanes themselves. */
 static inline void vtranspose(V r[16]) {
   V t[16], u[16];

@@ -35,6 +35,20 @@ static inline void vstore_n(T *p, V v, const int n) {
 }
 static inline T vsum(V v) { return _mm512_reduce_add_pd(v); }
 
+/* Element i of the result is the sum of r[i]: neighbours are added inside the 128-bit lanes, then the lanes. */
+static inline V vadd_neighbours(V a, V b) {
+  return _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+}
+static inline V vadd_lanes(V a, V b) {
+  return _mm512_add_pd(_mm512_shuffle_f64x2(a, b, 0x88), _mm512_shuffle_f64x2(a, b, 0xdd));
+}
+static inline V vsums(const V r[VL]) {
+  V twos[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) twos[i] = vadd_neighbours(r[2 * i], r[2 * i + 1]);
+  return vadd_lanes(vadd_lanes(twos[0], twos[1]), vadd_lanes(twos[2], twos[3]));
+}
+
 static inline void vtranspose(V r[8]) {
   V t[8];
 #pragma GCC unroll 8

@@ -56,6 +56,13 @@ static inline T vsum(V v) {
   return sum;
 }
 
+/* Element i of the result is the sum of r[i]. */
+static inline V vsums(const V r[VL]) {
+  V sums;
+  for (int i = 0; i < VL; i++) sums[i] = vsum(r[i]);
+  return sums;
+}
+
 static inline void vtranspose(V r[VL]) {
   for (int i = 0; i < VL; i++)
     for (int j = 0; j < i; j++) {
