@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -280,7 +279,7 @@ class Group:
         if trial.one is None or trial.entry is None or trial.skip:
             return self._skipped(trial, trial.skip)
         found = cell(bench, trial.one, trial.entry, CPU_MODE, Watch(None))
-        roof = median(self.roofs.get(trial.one.threads or 1, [0.0]))
+        roof = max(self.roofs.get(trial.one.threads or 1, [0.0]))
         return msgspec.structs.replace(found, config=self._config(trial) | {"roof_flop_s": roof})
 
     def _skipped(self, trial: Trial, reason: str) -> Cell:

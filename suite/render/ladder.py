@@ -131,7 +131,7 @@ def _rate_and_share(step: Step | None) -> str:
 
 def _facts(run: Run) -> list[str]:
     notes = [
-        "The peak: independent multiply-adds in registers, measured in the same rounds.",
+        "The peak: independent multiply-adds in registers, the best of the same rounds.",
         "Gain: over the rung above; of /auto, as the compiler vectorises it, over that rung without vectors.",
         "Every rung timed was first shown to compute right results; max error is relative to |A||B|.",
     ]
