@@ -215,13 +215,13 @@ def kernels(context: Context) -> dict[str, Any]:
 
 def crossover_options(op: str, dtype: str, memory: str) -> list[str]:
     """The command line of one adaptive crossover run."""
-    budget = {"gemm": "60", "gemv": "30"}[op]
+    budget = {"gemm": "60", "gemv": "25"}[op]
     return ["--op", op, "--dtype", dtype, "--host-memory", memory, "--time-budget", budget]
 
 
 def sweep_options(dtype: str) -> list[str]:
     """The command line of one exhaustive sweep: every eighth size to 1024, nothing to search."""
-    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "240"]
+    return ["--op", "gemm", "--dtype", dtype, "--sizes", "8:1024:+8", "--time-budget", "200"]
 
 
 def crossover_run(context: Context, options: list[str], target: Path) -> dict[str, Any]:
