@@ -20,11 +20,13 @@ sys.path.insert(0, str(ROOT))
 
 from backends import _cuda_verified  # noqa: E402
 from backends.base import Problem  # noqa: E402
-from suite import profiles  # noqa: E402
+from suite import journal, profiles  # noqa: E402
+from suite.analysis.ladder import dtypes, sizes  # noqa: E402
 from suite.render import figures, markdown, summary, tables  # noqa: E402
+from suite.render.ladder import details, overview  # noqa: E402
 
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-NOTHING = "No run of a GPU machine has been recorded yet."
+NOTHING = "Nothing has been recorded yet."
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -120,7 +122,27 @@ def kernel_row(name: str, status: str, timing: dict[str, Any]) -> tuple[str, ...
     )
 
 
-PARTS = {"verdicts": verdicts, "answers": answers, "sweep": sweep, "kernels": kernels}
+def ladder_cpu() -> str:
+    """Every recorded climb of the CPU's ladder: the rates by size, and all about the largest size."""
+    return "\n".join(map(_climb, sorted((ROOT / "docs" / "records").glob("ladder-cpu-*.json"))))
+
+
+def _climb(path: Path) -> str:
+    run = journal.load_run(path)
+    about = (
+        f"{run.machine['cpu']['model']}, {run.machine['threads']['usable']} threads, {run.created[:10]}:\n\n"
+    )
+    shown = [table for d in dtypes(run) for table in (overview(run, d), details(run, d, sizes(run, d)[-1]))]
+    return about + "\n".join(map(markdown.table, shown))
+
+
+PARTS = {
+    "verdicts": verdicts,
+    "answers": answers,
+    "sweep": sweep,
+    "kernels": kernels,
+    "ladder-cpu": ladder_cpu,
+}
 
 
 def documents(root: Path) -> list[Path]:

@@ -33,6 +33,7 @@ Start here:
   gemm-crossover crossover              the main question, in about a minute
   gemm-crossover crossover --dtype float64 --sizes 64:4096:x2
   gemm-crossover crossover --help       every option, with examples
+  gemm-crossover ladder                 what each idea of a fast matrix product buys on this CPU
 
 \b
 Exit codes: 0 ok, 1 error, 2 wrong usage, 3 regression, 4 a requested row ended without a verdict,

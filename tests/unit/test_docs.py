@@ -82,3 +82,11 @@ def test_a_changed_table_is_noticed(tmp_path):
     (tmp_path / "README.md").write_text(README.replace("<!-- end -->", "one more line\n<!-- end -->", 1))
     (tmp_path / "docs").mkdir()
     assert generator().stale(tmp_path) == ["README.md"]
+
+
+def test_every_rung_of_the_cpu_ladder_is_explained():
+    text = (ROOT / "docs" / "ladder-cpu.md").read_text()
+    names = [
+        path.stem.replace("_", " ", 1).replace("_", "-") for path in (ROOT / "cpu/ladder").glob("[0-9]*.c")
+    ]
+    assert names and [name for name in names if f"**{name}**" not in text] == []
