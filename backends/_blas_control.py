@@ -137,11 +137,24 @@ class Blis(Adjustable):
         return "none"
 
 
+ONEDNN_ISAS = {0x20: "AVX-512", 0x4: "AVX2", 0x2: "AVX", 0x1: "SSE4.1"}
+
+
 class OpenMp(Adjustable):
     """oneDNN, or any other library, over the OpenMP runtime that it brought along."""
 
     family = "OpenMP"
     getter, setter = "omp_get_max_threads", "omp_set_num_threads"
+
+    def swap(self, count: int) -> int:
+        """Every OpenMP runtime in the process: once MKL has loaded Intel's, libraries loaded later may use that."""
+        from threadpoolctl import ThreadpoolController
+
+        before = super().swap(count)
+        for runtime in ThreadpoolController().lib_controllers:
+            if runtime.user_api == "openmp":
+                runtime.set_num_threads(count)
+        return before
 
     def version(self) -> str:
         about = self.symbols.get("dnnl_version", "const int *{name}(void);")
@@ -149,7 +162,10 @@ class OpenMp(Adjustable):
 
     def kernels(self) -> str:
         isa = self.symbols.get("dnnl_get_effective_cpu_isa", GET)
-        return f"isa {isa():#x}" if isa else ""
+        if not isa:
+            return ""
+        level = isa()  # dnnl_cpu_isa_t: each level has the bits of those below
+        return next((name for bit, name in ONEDNN_ISAS.items() if level & bit), "")
 
     def threading(self) -> str:
         return "openmp"
@@ -231,7 +247,7 @@ class Mkl(Adjustable):
     def kernels(self) -> str:
         text = self._about.processor
         words = self.symbols.ffi.string(text).decode(errors="replace") if text else ""
-        return " ".join(re.findall(r"\(((?:AVX|AMX|SSE)[\w.-]*)\)", words)) or words[:40]
+        return " ".join(re.findall(r"\((?:Intel\(R\) )?((?:AVX|AMX)[\w.-]*)\)", words)) or words[:40]
 
     def threading(self) -> str:
         return self.layer.lower()

@@ -17,6 +17,8 @@ from typing import IO, Any
 
 import msgspec
 
+from backends.base import Problem
+
 from .record import SCHEMA, Cell, Run
 from .record_checks import check_cell, check_run
 
@@ -270,6 +272,27 @@ def atomic_write(path: str | Path, write: bytes | str | Callable[[IO[bytes]], ob
 def readable(content: Any) -> bytes:
     """Indented JSON that ends its last line."""
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
+def compact(run: Run) -> bytes:
+    """A run as JSON with one line for each cell, and in it only what differs from the defaults."""
+    plain = Cell(problem=run.cells[0].problem, backend="", device="") if run.cells else None
+    usual = msgspec.to_builtins(plain) if plain else {}
+    lines = []
+    for cell in run.cells:
+        fields = msgspec.to_builtins(cell)
+        kept = {name: value for name, value in fields.items() if name == "problem" or value != usual[name]}
+        kept["problem"] = _unusual(Problem(), cell.problem)
+        lines.append(msgspec.json.encode(kept))
+    head = readable(msgspec.to_builtins(msgspec.structs.replace(run, cells=())))
+    cells = b'"cells": [\n  ' + b",\n  ".join(lines) + b"\n ]"
+    return head.replace(b'"cells": []', cells) if lines else head
+
+
+def _unusual(usual: Problem, problem: Problem) -> dict[str, Any]:
+    pairs = ((msgspec.to_builtins(p)) for p in (usual, problem))
+    before, fields = pairs
+    return {name: value for name, value in fields.items() if value != before[name]}
 
 
 def save_run(path: str | Path, run: Run) -> None:

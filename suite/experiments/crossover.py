@@ -106,18 +106,18 @@ def unanswered(asked: Request, lines: Sequence[summary.Line]) -> list[str]:
     ]
 
 
-def journal_path(asked: Request) -> Path:
-    """Where the groups of this request are kept while it runs."""
+def journal_path(experiment: str, key: str) -> Path:
+    """Where the groups of a request are kept while it runs."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "gemm-crossover" / f"{EXPERIMENT}-{asked.key()}.jsonl"
+    return Path(base) / "gemm-crossover" / f"{experiment}-{key}.jsonl"
 
 
-def open_journal(path: Path, asked: Request, resume: bool) -> Journal:
+def open_journal(path: Path, experiment: str, asked: dict[str, Any], resume: bool) -> Journal:
     """A fresh journal, or the one to go on with. Stop (usage) where it belongs to another run or machine."""
     here = machine.describe()
     head = Run(
-        experiment=EXPERIMENT,
-        options=asked.options(),
+        experiment=experiment,
+        options=asked,
         machine={name: here[name] for name in ("fingerprint", "threads", "cuda")},
     )
     try:
@@ -144,10 +144,18 @@ def say_replaced(groups: int) -> None:
 
 def find_journal(asked: Request, named: Path | None, resume: bool) -> Journal | None:
     """The journal named, else the usual one; None, and a note, where the usual place cannot be written."""
+    usual = journal_path(EXPERIMENT, asked.key())
+    return kept_in(named or usual, EXPERIMENT, asked.options(), resume, must=named is not None)
+
+
+def kept_in(
+    path: Path, experiment: str, asked: dict[str, Any], resume: bool, must: bool = False
+) -> Journal | None:
+    """The journal at `path`; None, and a note, where it cannot be written and need not (`must`, `resume`)."""
     try:
-        return open_journal(named or journal_path(asked), asked, resume)
+        return open_journal(path, experiment, asked, resume)
     except Stop as stop:
-        if named or resume or stop.code == Exit.USAGE:
+        if must or resume or stop.code == Exit.USAGE:
             raise
         click.echo(f"note: --resume will not work: {stop}", err=True)
         return None

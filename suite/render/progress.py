@@ -30,6 +30,23 @@ def bar(hidden: bool = False) -> Iterator[Tell | None]:
         yield tell
 
 
+@contextlib.contextmanager
+def steps(hidden: bool = False) -> Iterator[Callable[[str, int, int], None] | None]:
+    """As `bar`, for what is told as (what is being done, how many are done, of how many)."""
+    out = terminal.console(stderr=True)
+    if hidden or not out.is_terminal:
+        yield None
+        return
+    columns = (BarColumn(30), TextColumn("{task.completed}/{task.total}"), TextColumn("{task.description}"))
+    with Progress(*columns, console=out, transient=True) as shown:
+        task = shown.add_task("starting", total=1)
+
+        def tell(doing: str, done: int, expected: int) -> None:
+            shown.update(task, completed=done, total=expected, description=doing)
+
+        yield tell
+
+
 def words(step: Step) -> str:
     """What is being done now, and about how long all of it will still take."""
     doing = f"{step.event.kind} {step.event.text}".strip() if step.event else ""

@@ -13,6 +13,8 @@ from ..stats import interval
 
 
 def _time(cell: Cell, part: str) -> Any:
+    if len(cell.times_s) == 1 and part == "mid":
+        return cell.times_s[0]
     return getattr(interval(cell.times_s), part) if len(cell.times_s) > 1 else ""
 
 

@@ -1,0 +1,207 @@
+"""`peers`: is the C library as fast as MKL, BLIS and OpenBLAS, side by side on the same data?"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import shlex
+from typing import Any
+
+import click
+import msgspec
+from rich.text import Text
+
+from backends.arithmetic import canonical_dtype
+from backends.cpus import allowed_cpus
+
+from .. import export, machine, options, peers_plan, peers_run
+from ..exits import Exit, Stop
+from ..journal import Journal
+from ..options import Parsed, listed, many, one_of, seconds, whole
+from ..peers_run import Asked
+from ..record import Run
+from ..render import peers as render
+from ..render import progress
+from ..shapes import parse_sizes
+from ..version import version
+from . import crossover, report
+
+EXPERIMENT = "peers"
+
+HELP = """Is the C library as fast as MKL, BLIS and OpenBLAS, side by side on the same data?
+
+Every CBLAS found here (see `list`) and ours compute the same problems, called from C. Each is visited in turn
+with the others and alone in a process of its own, each time after 50 ms of work; its better figure counts.
+Each result is checked before its time counts. The FMA peak and the read bandwidth are measured in the same
+round.
+
+\b
+Examples:
+  gemm-crossover peers                          both types, one thread and all, in about three minutes
+  gemm-crossover peers --dtype f32 --threads 1 --sizes 64,128,256
+  gemm-crossover peers --classes rectangles,gemv --time-budget 60
+  gemm-crossover peers --isa avx2               ours and every peer held to AVX2
+  gemm-crossover peers --backend cblas:/opt/lib/libmy_blas.so
+  gemm-crossover peers --time-budget 10m --export-json peers.json
+  gemm-crossover peers --dry-run                what would be measured
+
+\b
+More libraries: pip install 'gemm-crossover[peers]' (MKL, OpenBLAS); BLIS and oneDNN come with the system
+(Debian, Ubuntu: apt install libblis4-openmp libdnnl3).
+"""
+
+
+def thread_count(text: str) -> int:
+    """A number of threads, or `all`."""
+    return allowed_cpus() if text.strip().lower() == "all" else whole("threads")(text)
+
+
+def dtype_of(text: str) -> str:
+    """float32 or float64; ValueError for others, which no CBLAS has."""
+    return one_of(("float32", "float64"), "dtype")(canonical_dtype(text))
+
+
+def request_of(given: dict[str, Any]) -> Asked:
+    """The question that the options make."""
+    every = tuple(sorted({1, allowed_cpus()}))
+    squares = tuple(peers_plan.SQUARE_CLASSES)
+    return Asked(
+        dtypes=given["dtype"],
+        threads=tuple(sorted(given["threads"])) or every,
+        classes=given["classes"] or (squares if given["sizes"] else peers_plan.CLASSES),
+        sizes=given["sizes"] or (),
+        backends=given["backend"],
+        isa=given["isa"] or "",
+        time_budget_s=given["time_budget"],
+        seed=given["seed"],
+    )
+
+
+def header_of(asked: Asked, command: str) -> Run:
+    """The run without cells."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return Run(
+        tool_version=version(),
+        created=now.isoformat(timespec="seconds"),
+        experiment=EXPERIMENT,
+        command=machine.scrub(command),
+        options=machine.scrub(asked.options()),
+        machine=machine.describe(),
+    )
+
+
+def journal_for(asked: Asked, resume: bool) -> Journal | None:
+    """Where the groups of this question are kept while it runs."""
+    words = msgspec.json.encode(msgspec.structs.replace(asked, time_budget_s=0.0))
+    key = hashlib.sha256(words).hexdigest()[:12]
+    return crossover.kept_in(crossover.journal_path(EXPERIMENT, key), EXPERIMENT, asked.options(), resume)
+
+
+def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
+    """What --dry-run prints."""
+    groups = [group for dtype in asked.dtypes for group in asked.groups(dtype)]
+    kinds = {kind: sum(group.kind == kind for group in groups) for kind in peers_plan.CLASSES}
+    counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items() if count)
+    return [
+        f"ours against {', '.join(names[1:]) or 'no other library: none was found'}",
+        f"{', '.join(asked.dtypes)}; threads {', '.join(map(str, asked.threads))}"
+        + (f"; held to {asked.isa}" if asked.isa else ""),
+        f"{len(groups)} groups: {counted}",
+        f"at most about {asked.time_budget_s:.0f} s; what does not fit is thinned out and named",
+    ]
+
+
+def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, words: str, quiet: bool) -> Run:
+    """Measure, and the run."""
+    header = header_of(asked, f"gemm-crossover {words}")
+    again = f"{crossover.program()} {words}"
+    with crossover.resumable(journal, again), progress.steps(hidden=quiet) as tell:
+        outcome = peers_run.measure(asked, names, journal=journal, tell=tell)
+    for error in outcome.errors:
+        click.echo(f"note: {error}", err=True)
+    extra = {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
+    return msgspec.structs.replace(
+        header,
+        options=machine.scrub(header.options | extra),
+        complete=not outcome.unmeasured,
+        cells=tuple(map(crossover.clean, outcome.cells)),
+    )
+
+
+@click.command(help=HELP)
+@many(
+    "--dtype",
+    parse=listed(dtype_of),
+    kind="dtype",
+    default=("float32", "float64"),
+    show_default="float32,float64",
+    help="float32, float64 (f32, f64).",
+)
+@many("--threads", parse=listed(thread_count), kind="count", help="Numbers of threads.  [default: 1,all]")
+@many(
+    "--classes",
+    parse=listed(one_of(peers_plan.CLASSES, "class")),
+    kind="class",
+    help=f"Of problems: {', '.join(peers_plan.CLASSES)}.  [default: all; with --sizes the squares]",
+)
+@click.option(
+    "--sizes",
+    type=Parsed("sizes", parse_sizes),
+    metavar="SIZES",
+    help="Others than the usual ones, M = N = K: 64:1024:x2, 64:256:+8 or a list.",
+)
+@many(
+    "--backend",
+    parse=listed(str),
+    kind="name",
+    help="Only these peers: cblas:mkl and the like, or cblas:/path/lib.so.  [default: every CBLAS found]",
+)
+@click.option(
+    "--isa",
+    type=Parsed("isa", one_of(tuple(peers_run.PINS), "instruction set")),
+    metavar="|".join(peers_run.PINS),
+    help="Hold ours and every peer to this instruction set; every table says so.",
+)
+@click.option(
+    "--time-budget",
+    type=Parsed("time", seconds),
+    default="180",
+    show_default=True,
+    metavar="TIME",
+    help="Seconds for the whole run (90, 90s, 3m); more of it than one round needs goes into further rounds.",
+)
+@click.option(
+    "--seed",
+    type=Parsed("integer", whole("seed", 0)),
+    default="0",
+    show_default=True,
+    metavar="NUMBER",
+    help="Of the random operands.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be measured; measure nothing.")
+@click.option("--resume", is_flag=True, help="Go on where the same command was interrupted.")
+@options.exports("json", "csv", "markdown")
+@options.quiet
+@click.pass_context
+def command(ctx: click.Context, **given: Any) -> Exit:
+    """Check everything, measure, show, export."""
+    targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
+    export.check_distinct(targets)
+    asked, out = request_of(given), report.console_for(targets)
+    names = peers_run.libraries(asked.backends)
+    if given["dry_run"]:
+        for line in plan_lines(asked, names):
+            out.print(Text(line))
+        return Exit.OK
+    if len(names) == 1:
+        raise Stop("no CBLAS to compare with was found: pip install 'gemm-crossover[peers]'")
+    journal = journal_for(asked, given["resume"])
+    words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
+    run = measured(asked, names, journal, words, given["quiet"])
+    try:
+        render.show(run, out, quiet=given["quiet"])
+    finally:
+        export.write_all(targets, render.makers(run))
+    if journal is not None:
+        journal.path.unlink(missing_ok=True)
+    return Exit.OK

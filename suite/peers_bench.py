@@ -1,0 +1,301 @@
+"""What a process of `peers` does with a group: check the libraries it holds, visit each, measure the roof."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import backends
+from backends.base import Backend, Problem, Session
+from backends.operands import Operands, shapes
+
+from .peers_check import Reference
+from .peers_plan import Group, class_of, operand_elements
+from .peers_timing import LONG_S, TimedCalls, python_calls, visit
+from .record import Cell, GateResult
+
+OURS = "native"
+BLOCK = 1_000_003
+"""Random numbers that fill the operands again and again; a prime, so that no row repeats another."""
+
+WARM_SIZE = 384
+CPU_TOLERANCE = 0.2
+"""CPUs that a library may use beyond its threads: clocks are read a moment apart."""
+
+FMA_S, READ_S, LARGE_READ_S = 0.003, 0.005, 0.08
+"""The roof is measured after every visit, and the best of a round counts: a disturbance can only lower it."""
+
+LARGE_BYTES = 1 << 28
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What the worker is told first. Elements: of the largest A, B and C."""
+
+    dtype: str
+    libraries: tuple[str, ...]
+    elements: tuple[int, int, int]
+    seed: int = 0
+
+
+def arena(elements: int, dtype: str) -> np.ndarray:
+    """Memory of its own, page-aligned, in large pages where the system gives them."""
+    size = max(1, elements) * np.dtype(dtype).itemsize
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype=dtype)
+
+
+def fill(array: np.ndarray, seed: int) -> None:
+    """Uniform in [-0.5, 0.5) with full mantissas."""
+    block = (np.random.default_rng(seed).random(min(BLOCK, array.size)) - 0.5).astype(array.dtype)
+    for start in range(0, array.size, BLOCK):
+        part = array[start : start + BLOCK]
+        part[...] = block[: part.size]
+
+
+class Bench:
+    """One child: the libraries it holds, and the operands."""
+
+    def __init__(
+        self, setup: Setup, memory: Sequence[np.ndarray], names: Sequence[str], together: bool
+    ) -> None:
+        self.setup, self.names, self.together = setup, names, together
+        self.memory = [*memory, arena(setup.elements[2], setup.dtype)]
+        self.known: tuple[Problem, Operands, Reference] | None = None
+        self.awake: set[tuple[str, int]] = set()
+
+    def measure(self, group: Group) -> list[Cell]:
+        """The cells of every library held and, where they are visited in turn, of the roof."""
+        operands, reference = self._bound(group.problem)
+        entries = self._entries(group, operands)
+        try:
+            check_all(entries, reference, operands, group.expected_s >= LONG_S)
+            roofs: list[float] = []
+            for round_ in range(group.rounds):
+                turn = round_ % max(1, len(entries))
+                rates = [0.0]
+                for entry in entries[turn:] + entries[:turn]:
+                    entry.visit(round_)
+                    if self.together and group.calls_from == "c":
+                        rates.append(roof_rate(group, operands))
+                roofs.append(max(rates))
+        finally:
+            for entry in entries:
+                entry.session.close()
+        cells = [entry.cell(group, "interleaved" if self.together else "alone") for entry in entries]
+        return cells + ([roof_cell(group, roofs)] if all(roofs) else [])
+
+    def _bound(self, problem: Problem) -> tuple[Operands, Reference]:
+        if self.known is None or self.known[0] != problem:
+            operands = bound_to(self.memory, problem)
+            self.known = (problem, operands, Reference(problem, operands))
+        return self.known[1:]
+
+    def _entries(self, group: Group, operands: Operands) -> list[Entry]:
+        if group.calls_from == "python":
+            return python_entries(group, operands)
+        able = [b for b in map(backends.get, self.names) if b.supports(group.problem) is None]
+        return [self._entry(backend, group, operands) for backend in able]
+
+    def _entry(self, backend: Backend, group: Group, operands: Operands) -> Entry:
+        smaller = functools.partial(self._smaller, backend, group)
+        if (backend.name, group.threads) not in self.awake:  # a first call loads kernels and starts threads
+            self.awake.add((backend.name, group.threads))
+            first = smaller()
+            first.activate()
+            from_c(first)(3)
+            first.quiesce()
+            first.close()
+        session = backend.open(group.problem, operands, threads=group.threads)
+        return Entry(backend.name, session, from_c(session), smaller)
+
+    def _smaller(self, backend: Backend, group: Group) -> Session:
+        """A smaller product of the same library, on the same memory but for C."""
+        m, n, k = (min(size, WARM_SIZE) for size in (group.problem.m, group.problem.n, group.problem.k))
+        small = msgspec.structs.replace(group.problem, m=m, n=n, k=k, batch=1)
+        scratch = np.zeros(operand_elements(small)[2], small.dtype)
+        return backend.open(small, bound_to([*self.memory[:2], scratch], small), threads=group.threads)
+
+
+def bound_to(memory: Sequence[np.ndarray], problem: Problem) -> Operands:
+    """Operands at the beginning of each piece of memory."""
+    parts = zip(memory, operand_elements(problem), shapes(problem), strict=True)
+    a, b, c = (flat[:count].reshape(form or ()) for flat, count, form in parts)
+    return Operands(a, b, c)
+
+
+def check_all(entries: Sequence[Entry], reference: Reference, operands: Operands, long: bool) -> None:
+    """Judge every entry; the first right result of ours is what the others must agree with."""
+    ours: np.ndarray | None = None
+    for entry in entries:
+        entry.check(reference, operands.c, ours, long)
+        if entry.name == OURS and ours is None and entry.gate.ok and len(entries) > 1:
+            ours = operands.c.copy()
+
+
+def from_c(session: Session) -> TimedCalls:
+    """Calls timed in C."""
+
+    def timed(calls: int) -> float:
+        seconds = session.run_from_c(calls)
+        if seconds is None:
+            raise RuntimeError(f"{type(session).__name__} cannot be timed from C")
+        return seconds
+
+    return timed
+
+
+class Entry:
+    """One way of computing a group's problem, with what was measured of it."""
+
+    def __init__(
+        self,
+        name: str,
+        session: Session,
+        timed: TimedCalls,
+        warm: Callable[[], Session] | None = None,
+        call: str = "",
+    ) -> None:
+        self.name, self.session, self.timed, self.call = name, session, timed, call
+        self.make_warm = warm
+        self.gate = GateResult(ok=False, failed="error", detail="not run")
+        self.expected_s = 0.0
+        self.samples: list[tuple[int, int, float]] = []
+        self.cpus = 0.0
+
+    def check(self, reference: Reference, c: np.ndarray, ours: np.ndarray | None, long: bool) -> None:
+        """One call into a C of NaN, judged. A long one is warmed as in a visit and is that of round 0."""
+        c.fill(np.nan)
+        if long:
+            self.expected_s = LONG_S
+            self._visit(0)
+            self.expected_s = self.samples[0][2]
+        else:
+            self.session.activate()
+            self.expected_s = self.timed(1)
+            self.session.quiesce()
+        self.gate = reference.judge(c, ours)
+        if not self.gate.ok:
+            self.samples = []
+
+    def visit(self, round_: int) -> None:
+        """Warm up, take samples, leave quietly; nothing where the result was wrong or the check was it."""
+        if self.gate.ok and not (round_ == 0 and self.samples):
+            self._visit(round_)
+
+    def _visit(self, round_: int) -> None:
+        warm = self.make_warm() if self.make_warm and self.expected_s >= LONG_S else None
+        self.session.activate()
+        seen = visit(self.timed, self.expected_s, from_c(warm) if warm else None)
+        self.session.quiesce()
+        if warm is not None:
+            warm.close()
+        self.samples += [(round_, seen.inner, sample) for sample in seen.samples_s]
+        self.cpus = max(self.cpus, seen.cpus)
+
+    def fault(self, threads: int) -> str:
+        """Why its times do not count; empty where they do."""
+        if not self.gate.ok:
+            return f"its result is wrong: {self.gate.detail}"
+        if self.cpus > threads + CPU_TOLERANCE:
+            return f"it kept {self.cpus:.2f} CPUs busy where threads = {threads} were asked for"
+        return ""
+
+    def cell(self, group: Group, visits: str) -> Cell:
+        """What goes into the record."""
+        info, fault = self.session.info, self.fault(group.threads)
+        rounds, inner, samples = (
+            zip(*self.samples, strict=True) if self.samples and not fault else ((), (), ())
+        )
+        return Cell(
+            problem=group.problem,
+            backend=self.name,
+            device="cpu",
+            timing="throughput",
+            calls_from=group.calls_from,  # type: ignore[arg-type]
+            threads=group.threads,
+            samples_s=samples,
+            round_of=rounds,
+            inner=inner,
+            gate=self.gate,
+            kernel=info.kernel,
+            config={"visits": visits, **kept(info.config), **({"call": self.call} if self.call else {})},
+            cpu_per_wall=round(self.cpus, 3),
+            skip_reason=fault,
+            process_id=os.getpid(),
+            group=group.key,
+        )
+
+
+def kept(config: dict[str, Any]) -> dict[str, Any]:
+    """What of a session's configuration tells libraries and instruction sets apart."""
+    return {
+        name: config[name] for name in ("isa", "kernels", "threading", "integer_bits") if config.get(name)
+    }
+
+
+def python_entries(group: Group, operands: Operands) -> list[Entry]:
+    """`gemm(A, B, out=C)` and the prepared call of ours, and `np.matmul(A, B, out=C)`."""
+    a, b, c = operands
+    assert b is not None
+    ours, theirs = backends.get(OURS), backends.get("numpy")
+    open_ours = functools.partial(ours.open, group.problem, operands, threads=group.threads)
+    numpy_session = theirs.open(group.problem, operands, threads=group.threads)
+    calls: list[tuple[str, Session, str, Callable[[], object]]] = [
+        (OURS, open_ours(), "gemm", functools.partial(ours.gemm, a, b, out=c)),
+        (OURS, open_ours(), "prepared", ours.plan(a, b, c)),
+        ("numpy", numpy_session, "matmul", functools.partial(np.matmul, a, b, out=c)),
+    ]
+    return [Entry(name, session, python_calls(call), None, word) for name, session, word, call in calls]
+
+
+def roof_rate(group: Group, operands: Operands) -> float:
+    """FLOP/s, or bytes/s of reading the matrix again and again, on as many threads as the group has."""
+    from backends._native_library import library
+
+    bound, p = library(), group.problem
+    lib, result = bound.lib, bound.ffi.new("double *")
+    before = lib.gemm_threads_get()
+    lib.gemm_threads_set(group.threads)
+    if class_of(p) == "gemv":
+        matrix = operands.a if operands.b is None else max(operands.a, operands.b, key=lambda x: x.nbytes)
+        address = bound.ffi.cast("void *", matrix.__array_interface__["data"][0])
+        seconds = LARGE_READ_S if matrix.nbytes >= LARGE_BYTES else READ_S
+        measure = functools.partial(lib.gemm_roof_read, address, matrix.nbytes, group.threads, seconds)
+    else:
+        kind = lib.GEMM_F32 if p.dtype == "float32" else lib.GEMM_F64
+        measure = functools.partial(lib.gemm_roof_flops, kind, group.threads, FMA_S)
+    measure(result)  # wakes the threads
+    measure(result)
+    lib.gemm_threads_set(before)
+    lib.gemm_threads_park()
+    return result[0]
+
+
+def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
+    """The time of the problem at the roof of each round: its FMAs, or one reading of its matrix."""
+    p = group.problem
+    reads = class_of(p) == "gemv"
+    work = max(operand_elements(p)[:2]) * np.dtype(p.dtype).itemsize if reads else p.flops
+    return Cell(
+        problem=p,
+        backend="roof",
+        device="cpu",
+        timing="throughput",
+        calls_from="c",
+        threads=group.threads,
+        provenance="modelled",
+        samples_s=tuple(work / rate for rate in rates),
+        round_of=tuple(range(len(rates))),
+        inner=(1,) * len(rates),
+        config={"roof": "read" if reads else "fma", "rate_per_s": max(rates)},
+        process_id=os.getpid(),
+        group=group.key,
+    )

@@ -1,0 +1,223 @@
+"""Measures the groups of `peers` through worker processes, one for each dtype, within a time budget."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+import backends
+from backends.arithmetic import ITEMSIZE
+
+from . import harness_memory, peers_plan
+from .exits import Exit, Stop
+from .journal import Journal
+from .peers_bench import OURS, Setup
+from .peers_plan import Group
+from .peers_worker import ONE_THREAD, Reply
+from .record import Cell
+
+PINS = {
+    "avx2": {
+        "GEMM_ISA": "avx2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "BLIS_ARCH_TYPE": "haswell",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "DNNL_MAX_CPU_ISA": "AVX2",  # its name before oneDNN 3
+    }
+}
+"""Environment that holds ours and every peer to an instruction set, on a processor that has more."""
+
+MEMORY_SHARE = 0.6
+"""Of the free memory, for the operands of one dtype: C is there once for each process."""
+
+OVERTIME = 0.1
+"""Of a dtype's budget: what a run may take longer before it leaves groups out."""
+
+Tell = Callable[[str, int, int], None]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The question of one `peers` call. Empty tuples: everything there is."""
+
+    dtypes: tuple[str, ...] = ("float32", "float64")
+    threads: tuple[int, ...] = ()
+    classes: tuple[str, ...] = peers_plan.CLASSES
+    sizes: tuple[int, ...] = ()
+    backends: tuple[str, ...] = ()
+    isa: str = ""
+    time_budget_s: float = 180.0
+    seed: int = 0
+
+    def options(self) -> dict[str, Any]:
+        """As it stands in the record."""
+        return dict(msgspec.json.decode(msgspec.json.encode(self)))
+
+    def groups(self, dtype: str) -> list[Group]:
+        """Every group of a dtype that fits into memory."""
+        free = harness_memory.available_bytes()
+        wanted = peers_plan.groups(dtype, self.threads, self.classes, self.sizes)
+        return [g for g in wanted if free is None or _bytes(g, dtype) <= MEMORY_SHARE * free]
+
+
+def _bytes(group: Group, dtype: str) -> int:
+    a, b, c = peers_plan.operand_elements(group.problem)
+    return (a + b + 6 * c) * ITEMSIZE[dtype]
+
+
+def libraries(named: Sequence[str]) -> tuple[str, ...]:
+    """Ours and every CBLAS found, or those named; each file once, NumPy's only where no other OpenBLAS is.
+
+    Stop (usage) for a name that is no CBLAS, an error for one that cannot be used.
+    """
+    _usable(OURS)
+    if named:
+        return (OURS, *(n for name in named if (n := _usable(name)) != OURS))
+    found = [b for b in backends.all_backends() if b.name.startswith("cblas:") and b.probe().ok]
+    others = [b.name for b in found if not b.stands_beside]
+    if not any("openblas" in name for name in others):
+        others += [b.name for b in found if b.stands_beside]
+    return (OURS, *sorted(others))
+
+
+def _usable(name: str) -> str:
+    try:
+        backend = backends.get(name)
+    except (KeyError, ValueError) as error:
+        raise Stop(str(error.args[0]), Exit.USAGE) from None
+    if name != OURS and not backend.name.startswith("cblas:"):
+        raise Stop(
+            f"backend {name!r} is no CBLAS: peers compares native with cblas:... (see list)", Exit.USAGE
+        )
+    state = backend.probe()
+    if not state.ok:
+        raise Stop(f"backend {name!r} cannot run here: {state.reason}; {state.cure}".rstrip("; "))
+    return name
+
+
+class Worker:
+    """One worker process; a context manager."""
+
+    def __init__(self, setup: Setup, isa: str = "") -> None:
+        environment = os.environ | PINS.get(isa, {}) | {ONE_THREAD: "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "suite.peers_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        self.first = self._exchange(setup)
+
+    def measure(self, group: Group) -> Reply:
+        """The cells of one group."""
+        return self._exchange(group)
+
+    def _exchange(self, message: Setup | Group) -> Reply:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            stdin.write(msgspec.json.encode(message) + b"\n")
+            stdin.flush()
+            line = stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise Stop(f"the measuring process ended with status {self._process.wait()}: see above")
+        return msgspec.json.decode(line, type=Reply)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+class Outcome(msgspec.Struct):
+    """All cells, the groups left out for want of time or memory, and what went wrong."""
+
+    cells: list[Cell]
+    unmeasured: list[str]
+    errors: list[str]
+
+
+def measure(
+    asked: Asked,
+    names: tuple[str, ...],
+    *,
+    journal: Journal | None = None,
+    tell: Tell | None = None,
+    start: Callable[[Setup, str], Any] = Worker,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Outcome:
+    """Measure every group that the budget pays for; start: makes the worker, see `Worker`."""
+    measuring = _Measuring(asked, names, journal, tell, start, clock)
+    began = clock()
+    for number, dtype in enumerate(asked.dtypes):
+        left = asked.time_budget_s - (clock() - began)
+        measuring.of_dtype(dtype, left / (len(asked.dtypes) - number))
+    return measuring.outcome
+
+
+class _Measuring:
+    """One run; `outcome` grows with every group."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        names: tuple[str, ...],
+        journal: Journal | None,
+        tell: Tell | None,
+        start: Callable[[Setup, str], Any],
+        clock: Callable[[], float],
+    ) -> None:
+        self.asked, self.names, self.journal, self.tell = asked, names, journal, tell
+        self.start, self.clock = start, clock
+        self.outcome = Outcome([], [], [])
+
+    def of_dtype(self, dtype: str, budget_s: float) -> None:
+        """Go on with what the journal lacks of this dtype, for `budget_s` from now."""
+        wanted = self.asked.groups(dtype)
+        done = self.journal.done if self.journal is not None else {}
+        self.outcome.cells += [cell for group in wanted for cell in done.get(group.key, ())]
+        todo = [group for group in wanted if group.key not in done]
+        if todo:
+            end = self.clock() + budget_s
+            with self.start(setup_of(todo, self.names, self.asked.seed), self.asked.isa) as worker:
+                self._groups(worker, todo, end, budget_s)
+
+    def _groups(self, worker: Any, todo: list[Group], end: float, budget_s: float) -> None:
+        count = len(self.names)
+        chosen, rounds = peers_plan.affordable(todo, end - self.clock(), count, worker.first.rates)
+        measured = set()
+        for index, group in enumerate(chosen):
+            if self.clock() > end + OVERTIME * budget_s:
+                break
+            if self.tell:
+                self.tell(group.key, index, len(chosen))
+            expected_s = peers_plan.call_s(group, worker.first.rates)
+            told = msgspec.structs.replace(group, rounds=rounds, expected_s=expected_s)
+            self._keep(group, worker.measure(told))
+            measured.add(group)
+        self.outcome.unmeasured += [group.key for group in todo if group not in measured]
+
+    def _keep(self, group: Group, reply: Reply) -> None:
+        if reply.error:
+            self.outcome.errors.append(f"{group.key}: {reply.error}")
+        self.outcome.cells += reply.cells
+        if self.journal is not None and reply.cells:
+            self.journal.append(group.key, reply.cells)
+
+
+def setup_of(groups: Sequence[Group], names: tuple[str, ...], seed: int) -> Setup:
+    """What a worker must know to measure these groups of one dtype."""
+    a, b, c = zip(*(peers_plan.operand_elements(group.problem) for group in groups), strict=True)
+    return Setup(groups[0].problem.dtype, names, (max(a), max(b), max(c)), seed)

@@ -1,0 +1,196 @@
+"""The tables of a `peers` run: the bars, and every figure by class; terminal and Markdown show the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from backends.base import Problem
+
+from ..analysis.peers import OURS, Bar, Column, Entry, Result, columns, entries, judged, left_out
+from ..journal import compact
+from ..peers_plan import CLASSES, order_of
+from ..record import Run
+from . import markdown, tidy
+from .figures import significant
+from .tables import Shown
+from .terminal import show_table
+
+PYTHON_COLUMNS = (
+    "size", "gemm, µs", "prepared, µs", "np.matmul, µs", "np.matmul / gemm", "np.matmul / prepared",
+)  # fmt: skip
+
+TITLES = {
+    "rectangles": "Rectangles",
+    "gemv": "Matrix times vector",
+    "batch": "Batches",
+    "python": "Called from Python",
+}
+
+
+def show(run: Run, out: Console, *, quiet: bool = False) -> None:
+    """Print the run; quiet: the bars alone."""
+    out.print(Text(headline(run), style="bold"))
+    for table in ([] if quiet else by_class(run)) + [bars(run)]:
+        show_table(out, table.title, table.columns, table.rows, note="\n".join(table.notes))
+
+
+def check(run: Run) -> None:
+    """ValueError unless the run has what the tables show."""
+    for number, cell in enumerate(run.cells):
+        if cell.samples_s and not min(cell.samples_s) > 0:
+            raise ValueError(f"a time that is not above 0 - at `$.cells[{number}].samples_s`")
+        if cell.threads is None:
+            raise ValueError(f"Object missing its number of threads - at `$.cells[{number}].threads`")
+
+
+def makers(run: Run) -> dict[str, Callable[[], bytes]]:
+    """For each kind of export the function that makes its bytes."""
+    return {
+        "json": lambda: compact(run),
+        "csv": lambda: tidy.render(run),
+        "markdown": lambda: to_markdown(run),
+    }
+
+
+def to_markdown(run: Run) -> bytes:
+    """All tables as Markdown, the bars first."""
+    tables = [bars(run), *by_class(run)]
+    return "\n".join([f"{headline(run)}\n", *(markdown.table(table) for table in tables)]).encode()
+
+
+def headline(run: Run) -> str:
+    """Machine, instruction set, libraries and date in one line."""
+    cpu = run.machine.get("cpu", {})
+    usable = run.machine.get("threads", {}).get("usable", "?")
+    pinned = run.options.get("isa", "")
+    held = f", ours and every peer held to {pinned.upper()}" if pinned else ""
+    label = f"{run.options['label']}: " if run.options.get("label") else ""
+    named = f"{cpu.get('model', 'unknown CPU')}, {usable} CPUs{held}"
+    return f"{label}{named}; {', '.join(libraries(run))}; measured {run.created[:10]}"
+
+
+def libraries(run: Run) -> list[str]:
+    """Every peer with its version and kernels, as the record has them."""
+    found: dict[str, str] = {}
+    for cell in run.cells:
+        if cell.backend.startswith("cblas:"):
+            version = cell.kernel.partition(" ")[2]
+            kernels = cell.config.get("kernels", "")
+            found[cell.backend] = f"{short(cell.backend)} {version}" + (f" ({kernels})" if kernels else "")
+    return [found[name] for name in sorted(found)]
+
+
+def short(backend: str) -> str:
+    """The name as columns have it."""
+    return backend.removeprefix("cblas:") if backend != OURS else "ours"
+
+
+def bars(run: Run) -> Shown:
+    """Every bar with its figure, met or not, for each type and number of threads."""
+    results = judged(run)
+    shown = sorted({column for _, found in results for column in found})
+    rows = tuple(
+        (title(bar.kind), bar.words, _asked(bar, found), *(_verdict(bar, found.get(c)) for c in shown))
+        for bar, found in results
+    )
+    every = [result for _, found in results for result in found.values()]
+    notes = [f"{sum(result.met for result in every)} of {len(every)} bars are met; means are geometric."]
+    notes += [f"NOT COUNTED: {backend} in {group}: {reason}" for group, backend, reason in left_out(run)]
+    unmeasured = run.options.get("unmeasured", [])
+    if unmeasured:
+        notes.append(f"{len(unmeasured)} groups did not fit the time budget: {_first(unmeasured)}")
+    heads = ("class", "figure", "bar", *map(column_name, shown))
+    return Shown("Ours against the best peer", heads, rows, tuple(notes))
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _asked(bar: Bar, found: dict[Column, Result]) -> str:
+    """`≥ 1.05`, `≥ 88 %`."""
+    return " / ".join(dict.fromkeys(f"≥ {_figure(bar, result.least)}" for result in found.values()))
+
+
+def _verdict(bar: Bar, result: Result | None) -> str:
+    """`1.73 met`; empty where the bar says nothing of the column."""
+    if result is None:
+        return ""
+    return f"{_figure(bar, result.value)} {'met' if result.met else 'NOT MET'}"
+
+
+def _figure(bar: Bar, value: float) -> str:
+    """Rounded down, so that no figure looks as if it reached what it missed."""
+    hundredths = math.floor(100 * value + 1e-9)
+    return f"{hundredths} %" if bar.percent else f"{hundredths / 100:.2f}"
+
+
+def column_name(column: Column) -> str:
+    """`f32, 1 thread`."""
+    dtype, threads = column
+    return f"{dtype.replace('float', 'f')}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def title(kind: str) -> str:
+    """A class as people call it."""
+    return TITLES.get(kind, {"768-up": "from 768"}.get(kind, kind.replace("-", " to ")))
+
+
+def by_class(run: Run) -> list[Shown]:
+    """A table for each class, type and number of threads."""
+    found = sorted(entries(run), key=lambda entry: order_of(entry.problem))
+    return [
+        table(kind, column, own)
+        for kind in CLASSES
+        for column in columns(found)
+        if (own := [e for e in found if e.kind == kind and (e.problem.dtype, e.threads) == column])
+    ]
+
+
+def table(kind: str, column: Column, own: Sequence[Entry]) -> Shown:
+    """The figures of one class: rates, share of the roof, and the ratio to the best peer."""
+    name = f"{title(kind)}, {column_name(column)}"
+    if kind == "python":
+        return Shown(name, PYTHON_COLUMNS, tuple(_python_row(entry) for entry in own))
+    peers = sorted({peer for entry in own for peer in entry.peers_s})
+    unit, roof = ("GB/s", "of read bandwidth") if kind == "gemv" else ("GFLOP/s", "of FMA peak")
+    heads = ("size", f"ours, {unit}", roof, *map(short, peers), "best peer", "ours / best")
+    return Shown(name, heads, tuple(_row(entry, peers) for entry in own))
+
+
+def _row(entry: Entry, peers: Sequence[str]) -> tuple[str, ...]:
+    work = entry.problem.bytes_min if entry.kind == "gemv" else entry.problem.flops
+    share = "" if entry.share is None else f"{100 * entry.share:.0f} %"
+    rates = [significant(work / entry.peers_s[p] / 1e9) if p in entry.peers_s else "" for p in peers]
+    return (
+        size(entry.problem),
+        significant(work / entry.ours_s / 1e9),
+        share,
+        *rates,
+        short(entry.best_peer),
+        f"{entry.ratio:.2f}",
+    )
+
+
+def _python_row(entry: Entry) -> tuple[str, ...]:
+    theirs, prepared = min(entry.peers_s.values()), entry.prepared_s
+    times = [entry.ours_s, prepared, theirs]
+    return (
+        size(entry.problem),
+        *("" if t is None else significant(1e6 * t) for t in times),
+        f"{theirs / entry.ours_s:.2f}",
+        "" if prepared is None else f"{theirs / prepared:.2f}",
+    )
+
+
+def size(p: Problem) -> str:
+    """`64`, `64×64×4096`, `4096×4096 T`, `256 of 8`."""
+    if p.op == "gemv":
+        return f"gemv {'T' if p.trans_a else 'N'} {p.m}" + ("" if p.m == p.n else f"×{p.n}")
+    if p.batch > 1:
+        return f"{p.batch} of {p.m}"
+    return str(p.m) if p.m == p.n == p.k else f"{p.m}×{p.n}×{p.k}"
