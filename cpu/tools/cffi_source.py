@@ -26,7 +26,8 @@ def declarations(header: str) -> str:
 
 def source_hash(cpu: Path = CPU) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of all that the library is built from."""
-    files = sorted(p for p in cpu.rglob("*") if p.suffix in {".c", ".h", ".cmake"} or p.parent.name == "tools")
+    kinds = {".c", ".h", ".cmake"}
+    files = sorted(p for p in cpu.rglob("*") if p.suffix in kinds or p.parent.name == "tools")
     digest = hashlib.sha256()
     for path in [*filter(Path.is_file, files), cpu.parent / "CMakeLists.txt"]:
         digest.update(path.relative_to(cpu.parent).as_posix().encode() + b"\0")
