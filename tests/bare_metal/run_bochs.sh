@@ -22,17 +22,16 @@ program=$1
 shift
 
 # Eight sectors of parameters, then the program; bochs wants whole cylinders of 16 x 63 sectors.
-{
-  printf '%s\0' "$(stat -c %s "$program")" "$xcr0" "${program##*/}" "$@" '' $environment ''
-} >"$work/disk"
+printf '%s\0' "$(stat -c %s "$program")" "$xcr0" "${program##*/}" "$@" '' $environment '' >"$work/disk"
 truncate -s 4096 "$work/disk"
 cat "$program" >>"$work/disk"
 truncate -s %516096 "$work/disk"
 
+cp "$rom" "$work/rom" # a path without characters that mean something in the next file
 cat >"$work/bochsrc" <<END
 cpu: model=$model, count=1, ips=200000000, reset_on_triple_fault=0
 memory: guest=512, host=512
-romimage: file=$rom, address=0xffff0000
+romimage: file=$work/rom, address=0xffff0000
 ata0-master: type=disk, path=$work/disk, mode=flat
 com1: enabled=1, mode=file, dev=$work/serial
 display_library: rfb, options="timeout=0"
@@ -44,9 +43,10 @@ END
 echo c >"$work/debugger" # where bochs is built with its debugger, that waits for a command
 options=
 bochs --help 2>&1 | grep -q -- ' -rc ' && options="-rc $work/debugger"
-timeout "${BOCHS_TIMEOUT:-200}" bochs -q -f "$work/bochsrc" $options </dev/null >"$work/output" 2>&1 || true
+: >"$work/serial"
+timeout -k 5 "${BOCHS_TIMEOUT:-200}" bochs -q -f "$work/bochsrc" $options </dev/null >"$work/output" 2>&1 || true
 
-tr -d '\r' <"$work/serial" || true
+cat "$work/serial"
 grep -qE "$pattern" "$work/serial" && exit 0
 echo "no line matches '$pattern'; the emulator's last words:"
 tail -n 5 "$work/output"
