@@ -230,7 +230,8 @@ def software() -> dict[str, Any]:
 def _private() -> tuple[tuple[re.Pattern[str], str], ...]:
     words = [(safely(getpass.getuser, ""), "<user>")]
     words += [(part, "<host>") for part in {safely(socket.gethostname, ""), safely(platform.node, "")}]
-    patterns = [(re.compile(r"(?<![\w/.:])~?/(?:[^\s/:'\",;()\[\]]+/)+([^\s/:'\",;()\[\]]*)"), r"\1")]
+    before = r"(?:(?<![\w/.:])|(?<=\bcblas:))"  # no part of a web address, but a library named by its path
+    patterns = [(re.compile(before + r"~?/(?:[^\s/:'\",;()\[\]]+/)+([^\s/:'\",;()\[\]]*)"), r"\1")]
     for word, mark in words:
         if len(word) > 2 and word not in ("localhost", "unknown"):
             patterns.append((re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), mark))

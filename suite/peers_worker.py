@@ -63,14 +63,17 @@ def serve(bench: Callable[[], Bench], pipe: Connection) -> None:
 
 
 class Child:
-    """A forked process that holds some libraries."""
+    """A forked process that holds some libraries; a new one takes the place of one that has died."""
 
     def __init__(self, setup: Setup, memory: Sequence[np.ndarray], *names: str, together: bool) -> None:
+        self.names = names
+        self.bench = functools.partial(Bench, setup, memory, names, together)
+        self._start()
+
+    def _start(self) -> None:
         fork = multiprocessing.get_context("fork")
         self.pipe, theirs = fork.Pipe()
-        make = functools.partial(Bench, setup, memory, names, together)
-        self.names = names
-        self.process = fork.Process(target=serve, args=(make, theirs), daemon=True)
+        self.process = fork.Process(target=serve, args=(self.bench, theirs), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -81,8 +84,9 @@ class Child:
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            who = ", ".join(self.names)
-            return Reply(error=f"the process of {who} ended with status {self.process.exitcode}")
+            status = self.process.exitcode
+            self._start()
+            return Reply(error=f"the process of {', '.join(self.names)} ended with status {status}")
 
 
 def main() -> None:

@@ -1,0 +1,123 @@
+"""`peers` as a user meets it, against a toy CBLAS compiled here: found by its path, slow, and once wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from scripted import environment, run_suite
+
+SOURCE = Path(__file__).parents[1] / "unit" / "fake_cblas.c"
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+FAST = ("--dtype", "f32", "--threads", "1", "--sizes", "8,16", "--time-budget", "10")
+
+
+def compiled(folder: Path, name: str, *flags: str) -> Path:
+    path = folder / f"lib{name}.so"
+    named = ("-DI=int64_t", "-DNAME(x)=scipy_##x##64_")
+    command = [COMPILER or "cc", "-O1", "-shared", "-fPIC", *named, *flags, SOURCE, "-o", path]
+    subprocess.run(command, check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory) -> Path:
+    return compiled(tmp_path_factory.mktemp("toy"), "toy")
+
+
+@pytest.fixture
+def env(tmp_path):
+    return environment(CUDA_VISIBLE_DEVICES="", XDG_STATE_HOME=str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def saved(toy, tmp_path_factory):
+    """A short run with its exports."""
+    folder = tmp_path_factory.mktemp("peers")
+    paths = {kind: folder / f"run.{kind}" for kind in ("json", "csv", "markdown")}
+    exports = [word for kind, path in paths.items() for word in (f"--export-{kind}", str(path))]
+    here = environment(XDG_STATE_HOME=str(folder))
+    words = (*FAST, "--classes", "4-16,batch,gemv,python", "--backend", f"cblas:{toy}")
+    done = run_suite("peers", *words, *exports, env=here)
+    assert done.returncode == 0, done.stderr
+    return done, paths
+
+
+def test_tables_name_both_sides_and_the_bars(saved):
+    done, _ = saved
+    for words in ("4 to 16, f32, 1 thread", "libtoy.so", "of FMA peak", "of read bandwidth", "np.matmul"):
+        assert words in done.stdout, words
+    assert "bars are met" in done.stdout
+
+
+def test_the_record_has_both_kinds_of_visits_and_no_path(saved, toy):
+    _, paths = saved
+    text = paths["json"].read_text()
+    run = json.loads(text)
+    visits = {(c["backend"], c["config"].get("visits"), c.get("calls_from", "python")) for c in run["cells"]}
+    both = {(name, how, "c") for name in ("native", "cblas:libtoy.so") for how in ("interleaved", "alone")}
+    assert both <= visits
+    assert ("numpy", "interleaved", "python") in visits
+    assert str(toy.parent) not in text
+    assert len({c["process_id"] for c in run["cells"]}) == 3
+
+
+def test_exports_say_the_same(saved):
+    _, paths = saved
+    assert paths["csv"].read_text().count("cblas:libtoy.so") >= 8
+    assert "| mean against the best peer |" in paths["markdown"].read_text()
+    again = run_suite("report", paths["json"], "-q", env=environment())
+    assert again.returncode == 0
+    assert "bars are met" in again.stdout
+
+
+def test_a_wrong_library_is_refused_with_its_reason(tmp_path, env):
+    wrong = compiled(tmp_path, "wrong", "-DWRONG=1")
+    done = run_suite("peers", *FAST, "--backend", f"cblas:{wrong}", env=env)
+    assert done.returncode == 1
+    assert "computes a small gemm of float32 wrongly" in done.stderr
+
+
+def test_pinned_to_avx2_and_labelled(toy, env):
+    done = run_suite("peers", *FAST, "--isa", "avx2", "--backend", f"cblas:{toy}", "-q", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "ours and every peer held to AVX2" in done.stdout
+
+
+def test_the_plan_is_shown_and_nothing_measured(toy, env):
+    done = run_suite("peers", "--dry-run", "--backend", f"cblas:{toy}", env=env)
+    assert done.returncode == 0
+    assert "ours against cblas:" in done.stdout
+    assert "4-16" in done.stdout and "GFLOP" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dtype", "float16"), "dtype 'float16' is unknown"),
+        (("--classes", "huge"), "class 'huge' is unknown"),
+        (("--threads", "0"), "threads '0' is not a whole number"),
+        (("--isa", "sse"), "instruction set 'sse' is unknown"),
+        (("--backend", "numpy"), "is no CBLAS"),
+        (("--backend", "cblas:/nowhere/lib.so"), "there is no file /nowhere/lib.so"),
+        (("--time-budget", "none"), "is not a number of seconds"),
+    ],
+)
+def test_wrong_words_are_usage_errors(words, message, env):
+    done = run_suite("peers", *words, env=env)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_worker_of_a_dead_library_is_reported(tmp_path, env):
+    """One that ends its process in the middle costs its own figures only, and the run says so."""
+    dying = compiled(tmp_path, "dying", "-DDIES_AT=8")
+    done = run_suite("peers", *FAST, "--classes", "4-16", "--backend", f"cblas:{dying}", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "ended with status 2" in done.stderr
+    shown = [line.split()[0] for line in done.stdout.splitlines() if line[:2].strip() in ("8", "16")]
+    assert shown == ["16"]
