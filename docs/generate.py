@@ -22,7 +22,9 @@ from backends import _cuda_verified  # noqa: E402
 from backends.base import Problem  # noqa: E402
 from suite import journal, profiles  # noqa: E402
 from suite.analysis.ladder import dtypes, sizes  # noqa: E402
+from suite.record import Run  # noqa: E402
 from suite.render import figures, markdown, summary, tables  # noqa: E402
+from suite.render import peers as peers_tables  # noqa: E402
 from suite.render.ladder import details, overview  # noqa: E402
 
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -136,7 +138,34 @@ def _climb(path: Path) -> str:
     return about + "\n".join(map(markdown.table, shown))
 
 
+def peers() -> str:
+    """For every recorded comparison with other libraries, the bars: met or not, with the figure."""
+    return "\n".join(
+        f"{peers_tables.headline(run)}\n\n{_plain(peers_tables.bars(run))}" for run in peer_runs()
+    )
+
+
+def peers_figures() -> str:
+    """Every figure of those comparisons, a table for each class, type and number of threads."""
+    return "\n".join(
+        "\n".join([f"{peers_tables.headline(run)}\n", *map(markdown.table, peers_tables.by_class(run))])
+        for run in peer_runs()
+    )
+
+
+def peer_runs() -> list[Run]:
+    """The recorded comparisons."""
+    return [journal.load_run(path) for path in sorted((ROOT / "docs" / "records").glob("peers-*.json"))]
+
+
+def _plain(shown: tables.Shown) -> str:
+    """A table and its notes without a heading."""
+    return table(shown.columns, shown.rows) + "".join(f"\n{note}\n" for note in shown.notes)
+
+
 PARTS = {
+    "peers": peers,
+    "peers-figures": peers_figures,
     "verdicts": verdicts,
     "answers": answers,
     "sweep": sweep,
