@@ -147,7 +147,7 @@ class OpenMp(Adjustable):
     getter, setter = "omp_get_max_threads", "omp_set_num_threads"
 
     def swap(self, count: int) -> int:
-        """Every OpenMP runtime in the process: once MKL has loaded Intel's, libraries loaded later may use that."""
+        """Sets every OpenMP runtime there is: once MKL has loaded Intel's, later libraries may use that."""
         from threadpoolctl import ThreadpoolController
 
         before = super().swap(count)
