@@ -18,7 +18,7 @@ RECTANGLES = (
     (4096, 4096, 64), (64, 64, 4096), (4096, 64, 4096), (64, 4096, 4096), (1023, 1025, 1027), (37, 53, 4099),
 )  # fmt: skip
 THIN = ((1, 1024, 1024), (1024, 1, 1024), (1, 4096, 4096), (4096, 1, 4096))
-GEMV = (256, 512, 1024, 2048, 4096, 8192, 16384)
+GEMV = (256, 1024, 2048, 4096, 16384)
 BATCHED = (4, 8, 16, 32)
 BATCH = 256
 FROM_PYTHON = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -33,6 +33,9 @@ VISIT_S = WARM_S + SAMPLES * SAMPLE_S + 0.01
 
 CHECK_S = 0.02
 MOST_ROUNDS = 5
+
+BARRED = (32, 64, 256, 512, 2048)
+"""Sizes that bars are set for one by one: `suite.analysis.peers`."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -133,18 +136,17 @@ def affordable(
 ) -> tuple[list[Group], int]:
     """(groups to measure, rounds of each): thinned out, evenly in every class, until they fit the budget.
 
-    The ends of each class stay longest, and come first: where not even these fit, as many as time is for.
+    The ends of each class, and what bars are set for, stay longest and come first; then cheap ones before
+    dear ones. Where not even these fit they are begun all the same, as far as time goes.
     """
     costs = {group: cost_s(group, libraries, rates) for group in wanted}
     level = _levels(wanted)
-    kept, spent = list(wanted), 0.0
-    for deepest in range(max(level.values(), default=0), -1, -1):
-        kept = [group for group in wanted if level[group] <= deepest]
-        spent = sum(costs[group] for group in kept)
-        if spent <= budget_s:
-            break
-    rounds = max(1, min(MOST_ROUNDS, int(budget_s / max(spent, 1e-9))))
-    return sorted(kept, key=lambda group: level[group]), rounds
+    kept, spent = [], 0.0
+    for group in sorted(wanted, key=lambda group: (level[group], costs[group])):
+        if level[group] == 0 or spent + costs[group] <= budget_s:
+            kept.append(group)
+            spent += costs[group]
+    return kept, max(1, min(MOST_ROUNDS, int(budget_s / max(spent, 1e-9))))
 
 
 def _levels(wanted: Sequence[Group]) -> dict[Group, int]:
@@ -156,7 +158,8 @@ def _levels(wanted: Sequence[Group]) -> dict[Group, int]:
         series.setdefault((group.kind, p.op, p.dtype, p.trans_a, group.threads), []).append(group)
     for members in series.values():
         for index, group in enumerate(members):
-            found[group] = _level(index, len(members))
+            barred = class_of(group.problem) in SQUARE_CLASSES and group.problem.m in BARRED
+            found[group] = 0 if barred else _level(index, len(members))
     return found
 
 

@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...] = ()
     backends: tuple[str, ...] = ()
     isa: str = ""
-    time_budget_s: float = 180.0
+    time_budget_s: float = 240.0
     seed: int = 0
 
     def options(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ round.
 
 \b
 Examples:
-  gemm-crossover peers                          both types, one thread and all, in about three minutes
+  gemm-crossover peers                          both types, one thread and all, in about four minutes
   gemm-crossover peers --dtype f32 --threads 1 --sizes 64,128,256
   gemm-crossover peers --classes rectangles,gemv --time-budget 60
   gemm-crossover peers --isa avx2               ours and every peer held to AVX2
@@ -165,7 +165,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
 @click.option(
     "--time-budget",
     type=Parsed("time", seconds),
-    default="180",
+    default="240",
     show_default=True,
     metavar="TIME",
     help="Seconds for the whole run (90, 90s, 3m); more of it than one round needs goes into further rounds.",
