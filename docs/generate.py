@@ -71,7 +71,8 @@ def sweep() -> str:
         (
             f"{row['op']} {row['dtype']}, {row['mode']}, {row['host_memory']}",
             *(answer(row[way]) for way in ("adaptive", "exhaustive")),
-            "yes" if row["agree"] and row["narrow"] else "NO",
+            "yes" if row["agree"] else "NO",
+            "yes" if row["narrow"] else "NO",
             ", ".join(map(str, row["against"])) or "none",
         )
         for row in record().get("sweep", [])
@@ -81,6 +82,7 @@ def sweep() -> str:
         "adaptive: stable from (band)",
         "exhaustive: stable from (band)",
         "agree",
+        "narrow",
         "sizes against",
     )
     return table(columns, rows) if rows else ""

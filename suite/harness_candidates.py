@@ -24,6 +24,9 @@ from .record import GateResult
 HOPELESS = 3.0
 """Times the best of its side at which a slow candidate is not tried in further modes."""
 
+SAME_RUN = 1.05
+"""Rough times this close, on as many threads really used, are two times of the same run."""
+
 NEAR_TIE = 1.02
 """Pilot times this close are no reason for another backend in each mode, or for more threads."""
 
@@ -37,6 +40,7 @@ class Candidate:
     threads: int | None
     modes: tuple[Mode, ...]
     first_call_s: float = 0.0
+    used_threads: int | None = None
     rough_s: dict[Mode, float] = field(default_factory=dict)
     gate: GateResult | None = None
     pilots: dict[Mode, Entry] = field(default_factory=dict)
@@ -104,6 +108,7 @@ def _open_counts(
     """
     skips: list[Skip] = []
     best, worse, slow = float("inf"), 0, False
+    more: Candidate | None = None
     for threads in _counts(bench, backend):
         if slow and threads == 1:
             break
@@ -111,13 +116,27 @@ def _open_counts(
         skips += skipped
         if skipped or backend.device != "cpu":
             continue
-        rough = keep[-1].rough_s[CPU_MODE]
+        before, more = more, keep[-1]
+        rough = more.rough_s[CPU_MODE]
+        if before is not None and _same_run(more, before):
+            keep.remove(before)
+            before.close()
+            best = min(best, rough)
+            continue
         worse = worse + 1 if rough > best / NEAR_TIE else 0
         best = min(best, rough)
         slow = slow or rough > bench.settings.slow_s
         if worse >= 2:
             break
     return skips
+
+
+def _same_run(fewer: Candidate, more: Candidate) -> bool:
+    """Whether a product so small that the library shares it among fewer threads than asked ran twice."""
+    seen = fewer.used_threads
+    if seen is None or seen != more.used_threads or seen > (fewer.threads or 0):
+        return False
+    return fewer.rough_s[CPU_MODE] <= SAME_RUN * more.rough_s[CPU_MODE]
 
 
 def _counts(bench: Bench, backend: Backend) -> Sequence[int | None]:
@@ -161,6 +180,7 @@ def _screen(bench: Bench, one: Candidate) -> None:
             continue
         entry = Entry(one.session, *mode, timing=timing)
         one.rough_s[mode] = rough = screen(bench.clock, entry, bench.settings.wake_s / 2)
+        one.used_threads = one.session.observed_threads()
         best = bench.best_rough_s.get((one.device, mode), math.inf)
         bench.best_rough_s[one.device, mode] = min(best, rough)
     bench.leave()

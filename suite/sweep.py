@@ -30,6 +30,13 @@ MOST_AGAIN = 6
 MOST_VISITS = 3
 """Times one size is measured, at most."""
 
+VISIT_ROUNDS = 12
+"""Rounds in one visit, at most. Neighbours on a shared machine slow it down for 10 to 20 s at a time, one
+side more than the other: visits apart see more of that than as many rounds in a row."""
+
+KEPT_FOR_AGAIN = 3
+"""Groups' worth of time that every sweep keeps for such visits."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """Progress of a run: which group is measured, how many are done of about how many, seconds left about."""
@@ -68,7 +75,7 @@ class Measuring:
         self.done, self.journal_fault = 0, ""
         self.over_s: list[float] = []
         self.unmeasured: list[str] = []
-        self.expected = request.groups_expected
+        self.expected = request.groups_expected + KEPT_FOR_AGAIN * len(request.sweeps)
 
     @property
     def left_s(self) -> float:
@@ -110,8 +117,8 @@ class Measuring:
         """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
         if sizes[0] in self.request.grid.coarse:
             return
-        later = sweeps_left * self.request.groups_expected // len(self.request.sweeps)
-        self.expected = max(self.expected, self.done + 2 * len(sizes) + later)
+        later = sweeps_left * (self.request.groups_expected // len(self.request.sweeps) + KEPT_FOR_AGAIN)
+        self.expected = max(self.expected, self.done + 2 * len(sizes) + KEPT_FOR_AGAIN + later)
 
     def _group(self, sweep: Sweep, size: int, before: Sequence[Cell] | None) -> list[Cell] | None:
         """The cells of one size, measured or from the journal; None when the time is spent.
@@ -159,7 +166,12 @@ class Measuring:
         groups_left = self.expected - self.done + 1
         over = sum(self.over_s) / len(self.over_s) if self.over_s else 0.0
         share = max(LEAST_GROUP_S, self.left_s / groups_left - over)
-        return Settings(seed=self.request.seed, threads=self.request.threads, group_budget_s=share)
+        return Settings(
+            seed=self.request.seed,
+            threads=self.request.threads,
+            group_budget_s=share,
+            rounds_max=VISIT_ROUNDS,
+        )
 
     def _tell(self, sweep: Sweep, size: int, event: Event) -> None:
         if self.tell is not None:

@@ -171,7 +171,7 @@ def test_resume_measures_no_group_twice(tmp_path):
 
     gpu.open = interrupted
     path = tmp_path / "journal.jsonl"
-    journal = crossover.open_journal(path, asked, resume=False)
+    journal = crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False)
     with (
         pytest.raises(Stop, match="2 comparison groups are kept; go on with: again --resume") as caught,
         crossover.resumable(journal, "again"),
@@ -180,7 +180,7 @@ def test_resume_measures_no_group_twice(tmp_path):
     assert caught.value.code == Exit.INTERRUPTED
 
     clock, backends = scripted.pair()
-    second = crossover.open_journal(path, asked, resume=True)
+    second = crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
     assert len(second.done) == 2
     run = crossover.measure(asked, chosen=backends, clock=clock, journal=second)
     sizes_opened = [session.problem.m for session in backends[1].sessions]
@@ -206,48 +206,58 @@ def test_the_command_to_go_on_with_starts_as_this_one_did(monkeypatch, typed, pr
 def test_an_unfinished_journal_is_not_replaced_silently(tmp_path, capsys):
     path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
     clock, backends = scripted.pair()
-    with crossover.open_journal(path, asked, resume=False) as first:
+    with crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
         crossover.measure(asked, chosen=backends, clock=clock, journal=first)
     assert capsys.readouterr().err == ""
     longer = msgspec.structs.replace(asked, time_budget_s=5.0)
-    crossover.open_journal(path, longer, resume=False).close()
+    crossover.open_journal(path, crossover.EXPERIMENT, longer.options(), resume=False).close()
     (note,) = capsys.readouterr().err.splitlines()
     assert "(comparison groups finished: 1) is replaced" in note and "--resume" in note
-    crossover.open_journal(path, asked, resume=False).close()
+    crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
     assert capsys.readouterr().err == "", "nothing is lost with a journal that holds no group"
 
 
 def test_another_questions_journal_is_replaced_without_a_note(tmp_path, capsys):
     path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
     clock, backends = scripted.pair()
-    with crossover.open_journal(path, asked, resume=False) as first:
+    with crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
         crossover.measure(asked, chosen=backends, clock=clock, journal=first)
-    crossover.open_journal(path, checked(Request(sizes=(9,))), resume=False).close()
+    crossover.open_journal(
+        path, crossover.EXPERIMENT, checked(Request(sizes=(9,))).options(), resume=False
+    ).close()
     assert capsys.readouterr().err == ""
 
 
 def test_resume_refuses_another_question(tmp_path):
     path = tmp_path / "j.jsonl"
-    crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
+    crossover.open_journal(
+        path, crossover.EXPERIMENT, checked(Request(sizes=(8,))).options(), resume=False
+    ).close()
     with pytest.raises(Stop, match=r"sizes") as caught:
-        crossover.open_journal(path, checked(Request(sizes=(9,))), resume=True)
+        crossover.open_journal(
+            path, crossover.EXPERIMENT, checked(Request(sizes=(9,))).options(), resume=True
+        )
     assert caught.value.code == Exit.USAGE
 
 
 def test_resume_refuses_other_thread_limits(tmp_path, monkeypatch):
     path = tmp_path / "j.jsonl"
     asked = checked(Request(sizes=(8,)))
-    crossover.open_journal(path, asked, resume=False).close()
+    crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
     limited = machine.describe() | {"threads": {"usable": 1, "environment": {"OMP_NUM_THREADS": "1"}}}
     monkeypatch.setattr(machine, "describe", lambda: limited)
     with pytest.raises(Stop, match=r"cannot be resumed: machine\.threads\."):
-        crossover.open_journal(path, asked, resume=True)
+        crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
 
 
 def test_resume_allows_another_time_budget(tmp_path):
     path = tmp_path / "j.jsonl"
-    crossover.open_journal(path, checked(Request(sizes=(8,))), resume=False).close()
-    again = crossover.open_journal(path, checked(Request(sizes=(8,), time_budget_s=5.0)), resume=True)
+    crossover.open_journal(
+        path, crossover.EXPERIMENT, checked(Request(sizes=(8,))).options(), resume=False
+    ).close()
+    again = crossover.open_journal(
+        path, crossover.EXPERIMENT, checked(Request(sizes=(8,), time_budget_s=5.0)).options(), resume=True
+    )
     assert isinstance(again, Journal)
 
 
@@ -506,7 +516,7 @@ class TestUndecidedSizes:
 
     def test_calm_visits_outvote_a_wild_one_and_nothing_is_dropped(self, tmp_path):
         line, times, found = self.measured(tmp_path / "j", bad_sessions=1)
-        assert (line.crossover.kind, line.crossover.undecided, times) == ("<= smallest", (), 3)
+        assert (line.crossover.kind, line.crossover.undecided, times) == ("<= smallest", (), 2)
         at_64 = [c for c in found.cells if c.problem.m == 64 and c.role == "candidate" and c.device == "cuda"]
         assert len(at_64) == 1 and max(at_64[0].samples_s) > 2e-3
         assert len(at_64[0].times_s) > 2 * harness.Settings().rounds_min

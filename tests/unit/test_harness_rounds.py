@@ -215,6 +215,23 @@ def test_of_slow_runs_half_the_threads_are_tried_too():
     assert {c.threads for c in cells if c.backend == "smt"} == {8, 16}
 
 
+@pytest.mark.parametrize(("used", "timed"), [(1, {1}), (None, {2, 4, 8}), (4, {1, 2, 4})])
+def test_counts_of_which_the_library_used_as_many_threads_are_one_candidate(used, timed):
+    """A product too small to share runs on one thread, whatever the limit."""
+    trace = Trace(gpu_s=1.0)
+    factor = {1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0} if used == 1 else {1: 1.1, 2: 1.1, 4: 1.0, 8: 1.0}
+    small = trace.backend("small", "cpu", 1e-3, thread_factor=factor)
+    opened, small.open = small.open, lambda *about, **more: count(opened(*about, **more))
+
+    def count(session):
+        asked = session.info.threads
+        session.observed_threads = lambda: used if used is None else min(used, asked)
+        return session
+
+    cells = trace.run(backends=[small, trace.gpu], rounds_max=FIRST_LOOK)
+    assert {c.threads for c in cells if c.backend == "small"} == timed
+
+
 def test_a_thread_count_that_is_asked_for_is_the_only_one():
     trace = Trace()
     many = trace.backend("many", "cpu", 1e-3, thread_factor={1: 3.0, 4: 1.0})
