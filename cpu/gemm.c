@@ -34,9 +34,12 @@ int gemm_product(const product *given) {
   }
   product p = given->rs_c == 1 && given->cs_c != 1 ? exchange(given) : *given;
   const int threads = threads_for(&p);
-  if (threads > 1 || !small_fits(&p)) return gemm_blocked(&p, dispatch_blocks(p.kn), threads);
-  small_product(&p);
-  return GEMM_OK;
+  if (threads == 1 && small_fits(&p)) {
+    small_product(&p);
+    return GEMM_OK;
+  }
+  if (split_k_fits(&p)) return split_k_product(&p, threads);
+  return gemm_blocked(&p, dispatch_blocks(p.kn), threads);
 }
 
 /* A scalar as the type has it: what is 0 in float32 is 0 by the rules of BLAS. (volatile: gcc 12 at -O2

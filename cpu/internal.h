@@ -141,11 +141,14 @@ void worklist_wait(const worklist *w);              /* until all are */
  * for its next call; NULL without memory. */
 void *buffer_get(size_t bytes);
 
-/* gemm.c, small.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. */
+/* gemm.c, small.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. */
 int gemm_product(const product *p);
 int gemm_blocked(const product *p, blocking blocks, int threads);
 bool small_fits(const product *p);
 void small_product(const product *p);
+bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size);
+bool split_k_fits(const product *p);
+int split_k_product(const product *p, int threads);
 int gemv_product(const product *p);
 void scale_c(const product *p);
 

@@ -9,15 +9,15 @@
 enum { SMALL_VOLUME = 256 * 256 * 256, SMALL_K = 512, FEW_ROWS = 64, WAY_BYTES = 4096 };
 
 /* Do `rows` rows this far apart compete for one set of the first-level cache? */
-static bool collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size) {
+bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size) {
   return rows > 1 && stride * size % WAY_BYTES == 0;
 }
 
 bool small_fits(const product *p) {
   if (p->k > SMALL_K || (double)p->m * (double)p->n * (double)p->k > SMALL_VOLUME) return false;
   const ptrdiff_t size = p->kn->size;
-  if (collide(p->m, p->rs_a, size)) return false;
-  return p->cs_b != 1 || p->k <= FEW_ROWS || !collide(p->k, 2 * p->rs_b, size);
+  if (rows_collide(p->m, p->rs_a, size)) return false;
+  return p->cs_b != 1 || p->k <= FEW_ROWS || !rows_collide(p->k, 2 * p->rs_b, size);
 }
 
 /* Columns j to j + n of C from such columns of B, whose rows are contiguous. */
