@@ -70,6 +70,9 @@ class Bench:
         self.memory = [*memory, arena(setup.elements[2], setup.dtype)]
         self.known: tuple[Problem, Operands, Reference] | None = None
         self.awake: set[tuple[str, int]] = set()
+        states = [(backend, backend.probe()) for backend in map(backends.get, names)]
+        self.usable = [backend for backend, state in states if state.ok]
+        self.absent = [f"{b.name} cannot run so: {state.reason}" for b, state in states if not state.ok]
 
     def measure(self, group: Group) -> list[Cell]:
         """The cells of every library held and, where they are visited in turn, of the roof."""
@@ -101,7 +104,7 @@ class Bench:
     def _entries(self, group: Group, operands: Operands) -> list[Entry]:
         if group.calls_from == "python":
             return python_entries(group, operands)
-        able = [b for b in map(backends.get, self.names) if b.supports(group.problem) is None]
+        able = [b for b in self.usable if b.supports(group.problem) is None]
         return [self._entry(backend, group, operands) for backend in able]
 
     def _entry(self, backend: Backend, group: Group, operands: Operands) -> Entry:

@@ -57,7 +57,8 @@ def serve(bench: Callable[[], Bench], pipe: Connection) -> None:
     ready = bench()
     while (group := pipe.recv()) is not None:
         try:
-            pipe.send(Reply(tuple(ready.measure(group))))
+            told, ready.absent = ready.absent if ready.together else [], []
+            pipe.send(Reply(tuple(ready.measure(group)), error="; ".join(told)))
         except Exception as error:
             pipe.send(Reply(error=f"{type(error).__name__}: {' '.join(str(error).split())}"))
 

@@ -121,3 +121,12 @@ def test_the_worker_of_a_dead_library_is_reported(tmp_path, env):
     assert "ended with status 2" in done.stderr
     shown = [line.split()[0] for line in done.stdout.splitlines() if line[:2].strip() in ("8", "16")]
     assert shown == ["16"]
+
+
+def test_what_cannot_run_pinned_is_named_and_left_out(tmp_path, env):
+    """Usable as the command starts, not under the environment that pins the instruction set."""
+    unwilling = compiled(tmp_path, "unwilling", "-DUNLESS_PINNED=1")
+    done = run_suite("peers", *FAST, "--isa", "avx2", "--backend", f"cblas:{unwilling}", env=env)
+    assert "note: gemm/8x8x8" in done.stderr
+    assert "cblas:libunwilling.so cannot run so: " in done.stderr
+    assert "Traceback" not in done.stderr

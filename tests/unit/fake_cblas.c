@@ -16,6 +16,11 @@
 
 static const int trans = 112;
 
+#ifdef UNLESS_PINNED /* wrong under `--isa avx2` */
+#undef WRONG
+#define WRONG (getenv("OPENBLAS_CORETYPE") != NULL)
+#endif
+
 #define DEFINE(T, gemm, gemv)                                                                      \
   void NAME(gemm)(int order, int ta, int tb, I m, I n, I k, T alpha, const T *a, I lda,            \
                   const T *b, I ldb, T beta, T *c, I ldc) {                                        \
