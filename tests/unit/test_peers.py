@@ -233,6 +233,14 @@ class TestAnalysis:
         assert judged["24-96", "of the FMA peak at 64"][column].value == pytest.approx(0.9)
         assert ("batch", "mean against a loop over the best peer") not in judged
 
+    def test_a_disturbed_peak_is_replaced_by_the_highest_of_the_run(self):
+        run = run_of(
+            cells(square(64), {"native": 1.0, "cblas:a": 1.0}, roof_s=2.0),
+            cells(square(128), {"native": 8.0, "cblas:a": 8.0}, roof_s=4.0),
+            cells(square(128, threads=2), {"native": 8.0, "cblas:a": 8.0}, roof_s=1.0),
+        )
+        assert [entry.share for entry in analysis.entries(run)] == [0.5, 0.5, 0.125]
+
     def test_threads_have_bars_of_their_own(self):
         run = run_of(
             cells(square(8), {"native": 1.0, "cblas:a": 2.0}),
