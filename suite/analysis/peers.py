@@ -69,7 +69,7 @@ def entries(run: Run) -> list[Entry]:
 
 
 def _under_its_roof(entry: Entry, every: Sequence[Entry]) -> Entry:
-    """Where ours is above the FMA peak, other work disturbed that: the highest peak of the run stands for it."""
+    """Where ours is above the FMA peak, other work disturbed that: the highest of the run stands for it."""
     if entry.roof != "fma" or entry.share is None or entry.share <= 1:
         return entry
     column = (entry.problem.dtype, entry.threads, "fma")
