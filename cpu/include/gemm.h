@@ -13,6 +13,7 @@
 #define GEMM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define GEMM_API __attribute__((visibility("default")))
 
@@ -27,6 +28,7 @@ enum {
   GEMM_OK = 0,
   GEMM_NO_MEMORY = 1, /* C is unchanged or partly written */
   GEMM_BAD_ARGUMENT = 2,
+  GEMM_NOT_PLAIN = 3,
   GEMM_PEER_GEMM = 0,
   GEMM_PEER_GEMV = 1,
   GEMM_PEER_ONEDNN = 2,
@@ -67,6 +69,15 @@ GEMM_API int gemm_run(const gemm_call *call);
 GEMM_API int gemm_run_empty(const gemm_call *call);
 /* `calls` times gemm_run; *seconds receives the wall time of all of them. */
 GEMM_API int gemm_run_timed(const gemm_call *call, ptrdiff_t calls, double *seconds);
+
+/* C = A B on NumPy arrays given by the addresses of the objects, which the caller keeps alive. Returns
+ * GEMM_NOT_PLAIN, with nothing done, unless all three are aligned matrices (ndarray itself) of float32
+ * or of float64, whose sizes fit and are not 0, C is writeable, by rows, apart from A and B. Before the
+ * first call, gemm_arrays_known: bytes of an object's head, whose last word is its type; addresses of
+ * the type ndarray and of its two dtypes. */
+GEMM_API void gemm_arrays_known(ptrdiff_t head, uintptr_t type, uintptr_t float32,
+                                uintptr_t float64);
+GEMM_API int gemm_arrays(uintptr_t a, uintptr_t b, uintptr_t c);
 
 /* Threads in force for the process, capped at gemm_threads_max(). At load: GEMM_NUM_THREADS, else
  * OMP_NUM_THREADS, else the maximum. Setting returns the count now in force, or 0 and changes
