@@ -1,8 +1,7 @@
 /* A whole `C = A B` on NumPy arrays that are named by their addresses: what is needed of them is read
  * from NumPy's published struct (PyArrayObject_fields, the same since NumPy 1.0), three loads each.
  *
- * Measured beside np.matmul at 8 x 8 (0.6 us): 0.25 us. With buffers from cffi the same checks in Python
- * take 0.9 us, three `from_buffer` alone 0.3. */
+ * Measured at 8 x 8: np.matmul 0.60 us, this 0.32; the same checks in Python with buffers from cffi 1.13. */
 #include "internal.h"
 
 #include <stdint.h>

@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-enum { FEWEST_FLOPS_PER_THREAD = 1 << 21 };
+enum { FEWEST_FLOPS_PER_THREAD = 1 << 20, FLOPS_OF_A_CALL = 1 << 10 };
 
 static product exchange(const product *p) {
   product q = *p; /* C^T = B^T A^T */
@@ -14,15 +14,15 @@ static product exchange(const product *p) {
   return q;
 }
 
-static int threads_for(const product *p) {
-  double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-  double most = flops / FEWEST_FLOPS_PER_THREAD;
-  int threads = gemm_threads_get();
+int threads_worth(ptrdiff_t batch, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k) {
+  const double flops = (double)batch * (2.0 * (double)m * (double)n * (double)k + FLOPS_OF_A_CALL);
+  const double most = flops / FEWEST_FLOPS_PER_THREAD;
   if (most < 2) return 1;
+  const int threads = gemm_threads_get();
   return most < threads ? (int)most : threads;
 }
 
-int gemm_product(const product *given) {
+int gemm_product(const product *given, int threads) {
   if (given->m == 0 || given->n == 0) return GEMM_OK;
   if (given->k == 0 || given->alpha == 0) {
     scale_c(given);
@@ -33,9 +33,8 @@ int gemm_product(const product *given) {
     return gemv_product(&p);
   }
   product p = given->rs_c == 1 && given->cs_c != 1 ? exchange(given) : *given;
-  const int threads = threads_for(&p);
-  if (threads == 1 && small_fits(&p)) {
-    small_product(&p);
+  if (small_fits(&p)) {
+    small_shared(&p, threads);
     return GEMM_OK;
   }
   if (split_k_fits(&p)) return split_k_product(&p, threads);
@@ -49,38 +48,37 @@ static double in_type(int type, double x) {
   return type == GEMM_F32 ? single : x;
 }
 
-enum { QUICK = 64 };
-
-/* The quick way: nothing to pack, to share or to scale. Sizes from 1, but n from 2, to QUICK. */
-static inline bool quick(const gemm_call *g) {
-  if (((size_t)(g->m - 1) | (size_t)(g->n - 2) | (size_t)(g->k - 1)) >= QUICK) return false;
-  if (g->cs_b != 1 || g->cs_c != 1 || g->batch != 1) return false;
-  return g->alpha > 1e-30 || g->alpha < -1e-30; /* not 0 in float32 either */
+product product_from(const kernel *kn, const gemm_call *g) {
+  return (product){kn,
+                   in_type(g->type, g->alpha),
+                   in_type(g->type, g->beta),
+                   g->m,
+                   g->n,
+                   g->k,
+                   g->a,
+                   g->rs_a,
+                   g->cs_a,
+                   g->b,
+                   g->rs_b,
+                   g->cs_b,
+                   g->c,
+                   g->rs_c,
+                   g->cs_c};
 }
 
 static __attribute__((noinline)) int run_any(const gemm_call *call) {
   if (call->m < 0 || call->n < 0 || call->k < 0 || call->batch < 0) return GEMM_BAD_ARGUMENT;
   if (call->type != GEMM_F32 && call->type != GEMM_F64) return GEMM_BAD_ARGUMENT;
-  threads_used_reset();
   const kernel *kn = dispatch_kernel(call->type);
-  const double alpha = in_type(call->type, call->alpha), beta = in_type(call->type, call->beta);
-  product p = {kn,         alpha,      beta,       call->m,    call->n,
-               call->k,    call->a,    call->rs_a, call->cs_a, call->b,
-               call->rs_b, call->cs_b, call->c,    call->rs_c, call->cs_c};
-  for (ptrdiff_t i = 0; i < call->batch; i++) {
-    int status = gemm_product(&p);
-    if (status != GEMM_OK) return status;
-    if (i + 1 == call->batch) break;
-    p.a += call->bs_a * kn->size;
-    p.b += call->bs_b * kn->size;
-    p.c += call->bs_c * kn->size;
-  }
-  return GEMM_OK;
+  threads_used_reset();
+  if (call->batch != 1) return gemm_batch(kn, call);
+  const product p = product_from(kn, call);
+  return gemm_product(&p, threads_worth(1, p.m, p.n, p.k));
 }
 
 int gemm_run(const gemm_call *call) {
   const kernel *kn = (unsigned)call->type < TYPES ? dispatch_ready(call->type) : NULL;
-  if (!kn || !quick(call)) return run_any(call);
+  if (!kn || !quick_fits(call)) return run_any(call);
   threads_used_reset();
   kn->multiply_small(call);
   return GEMM_OK;

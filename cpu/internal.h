@@ -141,11 +141,24 @@ void worklist_wait(const worklist *w);              /* until all are */
  * for its next call; NULL without memory. */
 void *buffer_get(size_t bytes);
 
-/* gemm.c, small.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. */
-int gemm_product(const product *p);
+/* Can multiply_small take this call as it is? Nothing to pack, to share or to scale: sizes from 1, but n from
+ * 2, to QUICK, and alpha is not 0 in float32 either. */
+enum { QUICK = 64 };
+static inline bool quick_fits(const gemm_call *g) {
+  if (((size_t)(g->m - 1) | (size_t)(g->n - 2) | (size_t)(g->k - 1)) >= QUICK) return false;
+  if (g->cs_b != 1 || g->cs_c != 1 || g->batch != 1) return false;
+  return g->alpha > 1e-30 || g->alpha < -1e-30;
+}
+
+/* gemm.c, batch.c, small.c, small_shared.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. `threads`: at most so many. */
+int gemm_product(const product *p, int threads);
+int gemm_batch(const kernel *kn, const gemm_call *call);
+int threads_worth(ptrdiff_t batch, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
+product product_from(const kernel *kn, const gemm_call *g);
 int gemm_blocked(const product *p, blocking blocks, int threads);
 bool small_fits(const product *p);
 void small_product(const product *p);
+void small_shared(const product *p, int threads);
 bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size);
 bool split_k_fits(const product *p);
 int split_k_product(const product *p, int threads);

@@ -116,6 +116,7 @@ static bool spin_for_offer(worker *w) {
       if (atomic_load_explicit(&w->state, memory_order_relaxed) == OFFERED) return true;
       relax();
     }
+    sched_yield(); /* woken on the caller's own processor, it kept the caller waiting for all of SPIN_NS */
   }
   return false;
 }
