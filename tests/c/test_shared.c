@@ -1,0 +1,67 @@
+/* One small product, or a batch of them, on several threads: the same bits in the same places. */
+#include "check.h"
+
+static void one(int type, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int threads, int way) {
+  const double beta = way % 3;
+  matrix a = make(type, m, k, (enum layout)(way % LAYOUTS), 1);
+  matrix b = make(type, k, n, (enum layout)(way / 2 % LAYOUTS), 2);
+  matrix c = make(type, m, n, (enum layout)(way % C_LAYOUTS), 3);
+  fill(&a);
+  fill(&b);
+  if (beta != 0) fill(&c);
+  double *want = expected(&a, &b, &c, -2, beta);
+  const product p = product_of(&a, &b, &c, -2, beta);
+  small_shared(&p, threads);
+  check_equal(&c, want, "shared by threads");
+  CHECK(numbers_in(&c) == m * n, "wrote outside C");
+  free(want);
+  free(a.memory);
+  free(b.memory);
+  free(c.memory);
+}
+
+static void test_blocks_of_one(int type) {
+  for (int threads = 1; threads <= 70; threads += 1 + threads / 3)
+    for (int way = 0; way < 12; way++)
+      one(type, 2 + random_below(90), 2 + random_below(130), 1 + random_below(60), threads, way);
+  one(type, 200, 250, 40, 16, 0);
+}
+
+enum { N = 23, BATCH = 301, EACH = N * N };
+
+static gemm_call batch_of(const matrix *a, const matrix *b, const matrix *c) {
+  gemm_call call = call_of(a, b, c, 1, 0);
+  call.m = N, call.batch = BATCH;
+  call.bs_a = call.bs_b = call.bs_c = EACH;
+  return call;
+}
+
+/* Enough work for every thread there is; the products one by one are the reference. */
+static void test_batch(int type) {
+  matrix a = make(type, BATCH * N, N, ROWS, 0), b = make(type, BATCH * N, N, ROWS, 1);
+  matrix c = make(type, BATCH * N, N, ROWS, 0), d = make(type, BATCH * N, N, ROWS, 0);
+  fill(&a);
+  fill(&b);
+  const gemm_call together = batch_of(&a, &b, &c);
+  CHECK(threads_worth(BATCH, N, N, N) == gemm_threads_get(), "the batch is too small for a test");
+  CHECK(gemm_run(&together) == GEMM_OK, "batch");
+  const ptrdiff_t bytes = EACH * (ptrdiff_t)size_of(type);
+  for (ptrdiff_t i = 0; i < BATCH; i++) {
+    gemm_call alone = batch_of(&a, &b, &d);
+    alone.batch = 1;
+    alone.a = (const char *)alone.a + i * bytes, alone.b = (const char *)alone.b + i * bytes;
+    alone.c = (char *)alone.c + i * bytes;
+    CHECK(gemm_run(&alone) == GEMM_OK, "alone");
+  }
+  CHECK(memcmp(c.memory, d.memory, (size_t)c.elements * size_of(type)) == 0, "another result");
+  free(a.memory);
+  free(b.memory);
+  free(c.memory);
+  free(d.memory);
+}
+
+int main(void) {
+  on_every_isa(test_blocks_of_one);
+  on_every_isa(test_batch);
+  return 0;
+}
