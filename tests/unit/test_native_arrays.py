@@ -86,7 +86,7 @@ def left_alone():
     yield "C upon itself", a, b, np.lib.stride_tricks.as_strided(shared, (4, 6), (4, 4))
 
 
-@pytest.mark.parametrize(("what", "a", "b", "c"), list(left_alone()), ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(("what", "a", "b", "c"), [pytest.param(*case, id=case[0]) for case in left_alone()])
 def test_all_else_is_left_alone(what, a, b, c):
     c = a if what == "out is A" else c
     before = None if c is None else np.array(c, copy=True)
