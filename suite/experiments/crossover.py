@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import shlex
 import sys
@@ -24,9 +23,9 @@ from ..journal import Journal, RecordError
 from ..record import Cell, Run
 from ..render import comparison, progress, summary, svg
 from ..request import Request
-from ..version import version
 from . import report
 from ._recorded import Overlay, overlay
+from ._run import new_run
 
 EXPERIMENT = "crossover"
 
@@ -73,16 +72,8 @@ def clean(cell: Cell) -> Cell:
 
 
 def header_of(asked: Request, command: str, about: dict[str, Any]) -> Run:
-    """The run without cells: where, how asked."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return Run(
-        tool_version=version(),
-        created=now.isoformat(timespec="seconds"),
-        experiment=EXPERIMENT,
-        command=machine.scrub(command),
-        options=asked.options() | about | arithmetics_of(asked),
-        machine=machine.describe(),
-    )
+    """The run without cells."""
+    return new_run(EXPERIMENT, command, asked.options() | about | arithmetics_of(asked))
 
 
 def arithmetics_of(asked: Request) -> dict[str, Any]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
+import msgspec
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from backends.arithmetic import canonical_dtype
 
-from .. import export, ladder, machine, options
+from .. import export, ladder, options
 from ..analysis import ladder as analysis
 from ..exits import Exit, Stop
 from ..ladder_measure import Climb, Request, Step
@@ -23,7 +23,7 @@ from ..record import Run
 from ..render import ladder as render
 from ..render import terminal
 from ..shapes import parse_sizes
-from ..version import version
+from ._run import new_run
 from .crossover import clean
 from .report import console_for
 
@@ -34,26 +34,19 @@ DTYPES = ("float32", "float64")
 def measure(climb: Climb, command: str = "") -> Run:
     """Climb (the request already checked) and return the run."""
     asked, provider = climb.asked, climb.provider
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return Run(
-        tool_version=version(),
-        created=now.isoformat(timespec="seconds"),
-        experiment=EXPERIMENT,
-        command=machine.scrub(command),
-        options={
-            "device": asked.device,
-            "sizes": list(asked.sizes),
-            "dtypes": list(asked.dtypes),
-            "threads": asked.threads,
-            "time_budget_s": asked.time_budget_s,
-            "seed": asked.seed,
-            "rungs": [rung.facts() for rung in climb.chosen()],
-            "levels": [list(pair) for pair in provider.levels],
-            "columns": [list(pair) for pair in provider.columns],
-        },
-        machine=machine.describe(),
-        cells=tuple(map(clean, climb.run())),
-    )
+    given = {
+        "device": asked.device,
+        "sizes": list(asked.sizes),
+        "dtypes": list(asked.dtypes),
+        "threads": asked.threads,
+        "time_budget_s": asked.time_budget_s,
+        "seed": asked.seed,
+        "rungs": [rung.facts() for rung in climb.chosen()],
+        "levels": [list(pair) for pair in provider.levels],
+        "columns": [list(pair) for pair in provider.columns],
+    }
+    header = new_run(EXPERIMENT, command, given)
+    return msgspec.structs.replace(header, cells=tuple(map(clean, climb.run())))
 
 
 def checked(asked: Request, provider: ladder.Provider) -> Request:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import shlex
 from typing import Any
@@ -23,8 +22,8 @@ from ..record import Run
 from ..render import peers as render
 from ..render import progress
 from ..shapes import parse_sizes
-from ..version import version
 from . import crossover, report
+from ._run import new_run
 
 EXPERIMENT = "peers"
 
@@ -79,15 +78,7 @@ def request_of(given: dict[str, Any]) -> Asked:
 
 def header_of(asked: Asked, command: str) -> Run:
     """The run without cells."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return Run(
-        tool_version=version(),
-        created=now.isoformat(timespec="seconds"),
-        experiment=EXPERIMENT,
-        command=machine.scrub(command),
-        options=machine.scrub(asked.options()),
-        machine=machine.describe(),
-    )
+    return new_run(EXPERIMENT, command, asked.options())
 
 
 def journal_for(asked: Asked, resume: bool) -> Journal | None:
