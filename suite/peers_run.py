@@ -27,7 +27,7 @@ PINS = {
         "GEMM_ISA": "avx2",
         "OPENBLAS_CORETYPE": "Haswell",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-        "BLIS_ARCH_TYPE": "haswell",
+        "BLIS_ARCH_TYPE": "3",  # haswell; BLIS 0.9 reads a name as 0, which is skx: AVX-512
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "DNNL_MAX_CPU_ISA": "AVX2",  # its name before oneDNN 3
     }

@@ -215,7 +215,7 @@ def kernels(context: Context) -> dict[str, Any]:
 
 def crossover_options(op: str, dtype: str, memory: str) -> list[str]:
     """The command line of one adaptive crossover run."""
-    budget = {"gemm": "60", "gemv": "25"}[op]
+    budget = {"gemm": "60", "gemv": "40"}[op]
     return ["--op", op, "--dtype", dtype, "--host-memory", memory, "--time-budget", budget]
 
 

@@ -427,3 +427,8 @@ class TestBench:
 def test_records_are_json(tmp_path):
     run = run_of(cells(square(64), {"native": 1.0, "cblas:a": 1.0}))
     assert json.loads(journal.compact(run))["experiment"] == "peers"
+
+
+def test_blis_is_pinned_by_number():
+    """BLIS 0.9 takes the value by atoi(): a name is 0, its AVX-512 kernels."""
+    assert peers_run.PINS["avx2"]["BLIS_ARCH_TYPE"].isdigit()
