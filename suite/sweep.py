@@ -24,10 +24,10 @@ LEAST_GROUP_S = 0.25
 """Below this a comparison group has too few rounds for an interval."""
 
 
-MOST_AGAIN = 6
-"""Measurements of undecided sizes a second or third time in one sweep, at most."""
+MOST_AGAIN = 16
+"""Further measurements of undecided sizes in one sweep, at most; a default run has time for few of them."""
 
-MOST_VISITS = 3
+MOST_VISITS = 5
 """Times one size is measured, at most."""
 
 VISIT_ROUNDS = 12

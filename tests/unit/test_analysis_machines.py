@@ -22,7 +22,7 @@ def test_without_noise_the_crossover_is_found_to_the_size():
         full = crossover(points(cells, *MODE, lambda p: p.m))
         assert (found.stable_from, found.band, found.kind) == (full.stable_from, full.band, full.kind)
         assert found.band[0] < machine.truth <= found.band[1]
-        assert count <= 16
+        assert count <= 18  # a size at which both take the same time is visited again to the last
 
 
 @pytest.mark.parametrize("truth", [45.0, 93.0, 138.0, 301.0])
