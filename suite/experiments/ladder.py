@@ -23,8 +23,7 @@ from ..record import Run
 from ..render import ladder as render
 from ..render import terminal
 from ..shapes import parse_sizes
-from ._run import new_run
-from .crossover import clean
+from ._run import clean, new_run
 from .report import console_for
 
 EXPERIMENT = ladder.EXPERIMENT

@@ -22,8 +22,9 @@ from ..record import Run
 from ..render import peers as render
 from ..render import progress
 from ..shapes import parse_sizes
-from . import crossover, report
-from ._run import new_run
+from . import report
+from ._resume import journal_path, kept_in, program, resumable
+from ._run import clean, new_run
 
 EXPERIMENT = "peers"
 
@@ -85,7 +86,7 @@ def journal_for(asked: Asked, resume: bool) -> Journal | None:
     """Where the groups of this question are kept while it runs."""
     words = msgspec.json.encode(msgspec.structs.replace(asked, time_budget_s=0.0))
     key = hashlib.sha256(words).hexdigest()[:12]
-    return crossover.kept_in(crossover.journal_path(EXPERIMENT, key), EXPERIMENT, asked.options(), resume)
+    return kept_in(journal_path(EXPERIMENT, key), EXPERIMENT, asked.options(), resume)
 
 
 def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
@@ -105,8 +106,8 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
 def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, words: str, quiet: bool) -> Run:
     """Measure, and the run."""
     header = header_of(asked, f"gemm-crossover {words}")
-    again = f"{crossover.program()} {words}"
-    with crossover.resumable(journal, again), progress.steps(hidden=quiet) as tell:
+    again = f"{program()} {words}"
+    with resumable(journal, again), progress.steps(hidden=quiet) as tell:
         outcome = peers_run.measure(asked, names, journal=journal, tell=tell)
     for error in outcome.errors:
         click.echo(f"note: {error}", err=True)
@@ -115,7 +116,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
         header,
         options=machine.scrub(header.options | extra),
         complete=not outcome.unmeasured,
-        cells=tuple(map(crossover.clean, outcome.cells)),
+        cells=tuple(map(clean, outcome.cells)),
     )
 
 
