@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -158,13 +159,22 @@ def test_which_views_are_taken(build: Build):
 
 
 def test_a_library_is_found_on_the_loaders_path_and_named(build: Build, monkeypatch):
-    path = build(64, "", "64_", file="libopenblas64_.so.0")
+    path = build(64, "", "64_", file="libopenblas64_.so.0", CONFIG='"OpenBLAS 0.3.99 USE64BITINT"')
     monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+    monkeypatch.setattr(_blas_find, "find", _blas_find.look)
     mine = [f for f in _blas_find.find() if f.path.resolve() == path.resolve()]
     assert [(f.family, f.origin) for f in mine] == [("openblas64", "system")]
     listed = [b for b in blas_library.load() if getattr(b, "path", None) == path]
     assert [b.name.startswith("cblas:openblas64") for b in listed] == [True]
     assert listed[0].probe().ok
+
+
+def test_what_is_loaded_later_changes_no_name(build: Build):
+    before = [b.name for b in blas_library.load()]
+    path = build(file="libopenblas_late.so", CONFIG='"OpenBLAS 0.3.99"')
+    ctypes.CDLL(str(path))
+    assert path in _blas_find._loaded()
+    assert [b.name for b in blas_library.load()] == before
 
 
 @pytest.mark.parametrize(
@@ -182,7 +192,7 @@ def test_families_by_file_name(name, family):
 
 
 def test_absent_families_are_listed_with_reason_and_cure(monkeypatch):
-    monkeypatch.setattr(_blas_find, "find", list)
+    monkeypatch.setattr(_blas_find, "find", tuple)
     found = {b.name: b.probe() for b in blas_library.load()}
     assert set(found) == {"cblas:mkl", "cblas:blis", "cblas:openblas"}
     assert all(not state.ok and "no such library" in state.reason and state.cure for state in found.values())
