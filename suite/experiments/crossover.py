@@ -47,7 +47,9 @@ def measure(
     for note in beside.notes:
         click.echo(f"note: {note}", err=True)
     header = header_of(asked, command, beside.about)
-    outcome = sweep.Measuring(beside.local, chosen, journal=journal, clock=clock, tell=tell).run()
+    outcome = sweep.Measuring(
+        beside.local, chosen, first=asked.sizes, journal=journal, clock=clock, tell=tell
+    ).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})

@@ -376,6 +376,16 @@ class TestRecorded:
         here = {cell.problem.m for cell in overlaid.cells if cell.provenance == "measured"}
         assert here <= recorded and min(here) >= 16
 
+    def test_the_sizes_asked_for_come_first(self, profile):
+        clock, (cpu, _) = scripted.pair()
+        asked = checked(Request(sizes=(16, 32, 64), transfers=("resident",)))
+        seen = []
+        crossover.measure(
+            asked, chosen=[cpu], profile=profile, clock=clock, tell=lambda step: seen.append(step.size)
+        )
+        order = list(dict.fromkeys(seen))
+        assert order[:3] == [16, 32, 64] and order[3:] == sorted(order[3:]) and len(order) > 3
+
     @pytest.mark.parametrize(
         ("asked", "said"),
         [
