@@ -9,7 +9,10 @@ agree. At last small products are compared, so that a library that computes some
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,18 @@ ONEDNN_SGEMM = (
 )
 
 
+@functools.cache
+def load_flags() -> int:
+    """How a library is opened: for itself alone, its own symbols before all others.
+
+    MKL opens its parts for everybody. A BLIS opened after it found MKL's `sgemm_` where it meant its own, and
+    so computed with MKL, on MKL's threads. Sanitizers refuse this way of opening: there the order counts.
+    """
+    process = ctypes.CDLL(None)
+    watched = any(hasattr(process, f"__{name}_init") for name in ("asan", "tsan", "msan"))
+    return os.RTLD_NOW | os.RTLD_LOCAL | (0 if watched else getattr(os, "RTLD_DEEPBIND", 0))
+
+
 class Symbols:
     """A loaded library, whose functions are looked up by a declaration and a name."""
 
@@ -52,7 +67,7 @@ class Symbols:
         self.ffi, self.path = cffi.FFI(), path
         self._known: dict[str, Any] = {}
         try:
-            self.lib = self.ffi.dlopen(str(path))
+            self.lib = self.ffi.dlopen(str(path), load_flags())
         except OSError as error:
             text = str(error).replace(str(path.parent), "").split("Additionally", 1)[0]
             raise Unavailable(f"{path.name} cannot be loaded: {text.strip(' /.')}") from None

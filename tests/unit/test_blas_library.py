@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from suite import gate
 from suite.exits import Stop
 from suite.request import named
 
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("fake_cblas.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
@@ -81,6 +83,22 @@ def test_a_batch_and_the_gate(build: Build):
         session.operands.c.fill(np.nan)
         assert session.run_from_c(2) > 0
         assert np.isfinite(session.operands.c).all()
+
+
+OPEN_BESIDE = """
+import ctypes, pathlib, sys
+from backends.blas_library import BlasLibrary
+ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+print(BlasLibrary("cblas:toy", pathlib.Path(sys.argv[2])).probe().reason or "computes by itself")
+"""
+
+
+def test_what_another_opened_for_everybody_does_not_stand_in(build: Build):
+    """As MKL opens its parts: a BLIS opened later called MKL's `sgemm_` for its own."""
+    other, own = build(MARK=1), build(MARK=2)
+    words = [sys.executable, "-c", OPEN_BESIDE, str(other), str(own)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stdout.strip() == "computes by itself", done.stdout + done.stderr
 
 
 REFUSED = {
