@@ -27,6 +27,7 @@ LISTED = {
     "mkl": "pip install 'gemm-crossover[peers]'",
     "blis": "install the system package, such as libblis4-openmp (Debian, Ubuntu)",
     "openblas": "pip install 'gemm-crossover[peers]'",
+    "onednn": "install the system package, such as libdnnl3 (on Debian 12 libdnnl2)",
 }
 """Families that are listed where they are absent too, with the cure."""
 

@@ -37,6 +37,9 @@ PINS = {
 MEMORY_SHARE = 0.6
 """Of the free memory, for the operands of one dtype: C is there once for each process."""
 
+PROCESSES = 8
+"""Those that may each have a C of their own, about."""
+
 OVERTIME = 0.1
 """Of a dtype's budget: what a run may take longer before it leaves groups out."""
 
@@ -68,7 +71,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 def _bytes(group: Group, dtype: str) -> int:
     a, b, c = peers_plan.operand_elements(group.problem)
-    return (a + b + 6 * c) * ITEMSIZE[dtype]
+    return (a + b + PROCESSES * c) * ITEMSIZE[dtype]
 
 
 def libraries(named: Sequence[str]) -> tuple[str, ...]:
@@ -84,6 +87,13 @@ def libraries(named: Sequence[str]) -> tuple[str, ...]:
     if not any("openblas" in name for name in others):
         others += [b.name for b in found if b.stands_beside]
     return (OURS, *sorted(others))
+
+
+def absent(named: Sequence[str]) -> dict[str, str]:
+    """Why a known CBLAS is no peer here, and how to get it; nothing where peers were named."""
+    known = [] if named else [b for b in backends.all_backends() if b.name.startswith("cblas:")]
+    states = {b.name: state for b in known if not (state := b.probe()).ok}
+    return {name: f"{state.reason}; {state.cure}".rstrip("; ") for name, state in states.items()}
 
 
 def _usable(name: str) -> str:

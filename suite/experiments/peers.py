@@ -47,7 +47,7 @@ Examples:
 
 \b
 More libraries: pip install 'gemm-crossover[peers]' (MKL, OpenBLAS); BLIS and oneDNN come with the system
-(Debian, Ubuntu: apt install libblis4-openmp libdnnl3).
+(apt install libblis4-openmp libdnnl3 on Debian and Ubuntu; on Debian 12 libdnnl2 in place of libdnnl3).
 """
 
 
@@ -96,6 +96,7 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
     counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items() if count)
     return [
         f"ours against {', '.join(names[1:]) or 'no other library: none was found'}",
+        *(f"not found here: {name}: {why}" for name, why in peers_run.absent(asked.backends).items()),
         f"{', '.join(asked.dtypes)}; threads {', '.join(map(str, asked.threads))}"
         + (f"; held to {asked.isa}" if asked.isa else ""),
         f"{len(groups)} groups: {counted}",
@@ -105,13 +106,16 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
 
 def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, words: str, quiet: bool) -> Run:
     """Measure, and the run."""
-    header = header_of(asked, f"gemm-crossover {words}")
+    header, absent = header_of(asked, f"gemm-crossover {words}"), peers_run.absent(asked.backends)
+    for name, why in absent.items():
+        click.echo(f"note: not compared: {name}: {why}", err=True)
     again = f"{program()} {words}"
     with resumable(journal, again), progress.steps(hidden=quiet) as tell:
         outcome = peers_run.measure(asked, names, journal=journal, tell=tell)
     for error in outcome.errors:
         click.echo(f"note: {error}", err=True)
-    extra = {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
+    extra: dict[str, Any] = {"absent": absent} if absent else {}
+    extra |= {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
     return msgspec.structs.replace(
         header,
         options=machine.scrub(header.options | extra),

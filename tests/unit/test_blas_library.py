@@ -212,7 +212,7 @@ def test_families_by_file_name(name, family):
 def test_absent_families_are_listed_with_reason_and_cure(monkeypatch):
     monkeypatch.setattr(_blas_find, "find", tuple)
     found = {b.name: b.probe() for b in blas_library.load()}
-    assert set(found) == {"cblas:mkl", "cblas:blis", "cblas:openblas"}
+    assert set(found) == {"cblas:mkl", "cblas:blis", "cblas:openblas", "cblas:onednn"}
     assert all(not state.ok and "no such library" in state.reason and state.cure for state in found.values())
 
 
