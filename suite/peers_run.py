@@ -34,6 +34,8 @@ PINS = {
 }
 """Environment that holds ours and every peer to an instruction set, on a processor that has more."""
 
+NO_PEER = "no CBLAS to compare with was found"
+
 MEMORY_SHARE = 0.6
 """Of the free memory, for the operands of one dtype: C is there once for each process."""
 

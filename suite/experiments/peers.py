@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
@@ -82,11 +83,11 @@ def header_of(asked: Asked, command: str) -> Run:
     return new_run(EXPERIMENT, command, asked.options())
 
 
-def journal_for(asked: Asked, resume: bool) -> Journal | None:
-    """Where the groups of this question are kept while it runs."""
+def journal_for(asked: Asked, named: Path | None, resume: bool) -> Journal | None:
+    """Where the groups of this question are kept while it runs: the file named, else the usual one."""
     words = msgspec.json.encode(msgspec.structs.replace(asked, time_budget_s=0.0))
-    key = hashlib.sha256(words).hexdigest()[:12]
-    return kept_in(journal_path(EXPERIMENT, key), EXPERIMENT, asked.options(), resume)
+    usual = journal_path(EXPERIMENT, hashlib.sha256(words).hexdigest()[:12])
+    return kept_in(named or usual, EXPERIMENT, asked.options(), resume, must=named is not None)
 
 
 def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
@@ -176,13 +177,16 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be measured; measure nothing.")
 @click.option("--resume", is_flag=True, help="Go on where the same command was interrupted.")
+@click.option(
+    "--journal", type=click.Path(dir_okay=False, path_type=Path), help="Where finished groups are kept."
+)
 @options.exports("json", "csv", "markdown")
 @options.quiet
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> Exit:
     """Check everything, measure, show, export."""
     targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
-    export.check_distinct(targets)
+    export.check_distinct({**targets, "the journal": given["journal"]})
     asked, out = request_of(given), report.console_for(targets)
     names = peers_run.libraries(asked.backends)
     if given["dry_run"]:
@@ -190,8 +194,8 @@ def command(ctx: click.Context, **given: Any) -> Exit:
             out.print(Text(line))
         return Exit.OK
     if len(names) == 1:
-        raise Stop("no CBLAS to compare with was found: pip install 'gemm-crossover[peers]'")
-    journal = journal_for(asked, given["resume"])
+        raise Stop(f"{peers_run.NO_PEER}: pip install 'gemm-crossover[peers]'")
+    journal = journal_for(asked, given["journal"], given["resume"])
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
     run = measured(asked, names, journal, words, given["quiet"])
     try:

@@ -49,7 +49,13 @@ def saved(toy, tmp_path_factory):
 
 def test_tables_name_both_sides_and_the_bars(saved):
     done, _ = saved
-    for words in ("4 to 16, f32, 1 thread", "libtoy.so", "of the FMA peak", "of the read bandwidth", "np.matmul"):
+    for words in (
+        "4 to 16, f32, 1 thread",
+        "libtoy.so",
+        "of the FMA peak",
+        "of the read bandwidth",
+        "np.matmul",
+    ):
         assert words in done.stdout, words
     assert "bars are met" in done.stdout
 
