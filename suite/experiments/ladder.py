@@ -95,8 +95,8 @@ would take.
 
 \b
 Examples:
-  gemm-crossover ladder
-  gemm-crossover ladder --dtype f32,f64 --sizes 64:2048:x2 --time-budget 5m
+  gemm-crossover ladder                                                      both types, a minute
+  gemm-crossover ladder --dtype f32 --sizes 64:2048:x2 --time-budget 5m
   gemm-crossover ladder --rung 01_naive --sizes 1023,1024 --time-budget 2m   rows 4096 bytes apart, or not
   gemm-crossover ladder --threads 1 --export-markdown ladder.md
   GEMM_ISA=avx2 gemm-crossover ladder                                        as on an older processor
@@ -126,8 +126,8 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
     "--dtype",
     parse=listed(lambda text: one_of(DTYPES, "dtype")(canonical_dtype(text))),
     kind="dtype",
-    default=("float32",),
-    show_default="float32",
+    default=DTYPES,
+    show_default=",".join(DTYPES),
     help="float32, float64 or both; f32, fp32, f64 and the like are understood.",
 )
 @many("--rung", parse=listed(str), kind="name", help="Only this rung (repeatable).  [default: all]")
@@ -140,7 +140,7 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
 @click.option(
     "--time-budget",
     type=Parsed("time", seconds),
-    default="30",
+    default="60",
     show_default=True,
     metavar="TIME",
     help="Seconds for the whole run, the checks of results included (90, 90s, 2m).",

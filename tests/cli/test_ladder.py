@@ -105,6 +105,12 @@ def test_dry_run_measures_nothing():
     assert "GFLOP/s" not in result.output
 
 
+def test_both_types_unless_told_otherwise(saved):
+    assert "cpu: float32, float64, M = N = K = 64, 256" in invoke("ladder", "--dry-run").output
+    for words in ("float32: GFLOP/s", "float64: GFLOP/s"):
+        assert words in saved[0].output
+
+
 def test_a_rung_that_no_budget_allows_ends_without_a_verdict():
     words = ("--rung", "01_naive,08_library", "--sizes", "1536", "--time-budget", "2", "-q")
     result = invoke("ladder", *words)
@@ -124,6 +130,6 @@ def test_a_lower_instruction_set_shows(tmp_path, no_gpu):
     words = ("--rung", "05_vectorised", "--sizes", "16", "--export-json", tmp_path / "run.json", "-q")
     done = run_suite("ladder", *words, env=no_gpu | {"GEMM_ISA": "portable"})
     assert done.returncode == 0, done.stderr
-    (cell,) = json.loads((tmp_path / "run.json").read_text())["cells"]
-    assert cell["config"]["isa"] == "portable"
+    cell, wide = json.loads((tmp_path / "run.json").read_text())["cells"]
+    assert cell["config"]["isa"] == wide["config"]["isa"] == "portable"
     assert cell["config"]["tile"] == {"mr": 4, "nr": 8, "kc": 128, "nc": 512}
