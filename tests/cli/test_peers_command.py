@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from scripted import environment, run_suite
 
-SOURCE = Path(__file__).parents[1] / "unit" / "fake_cblas.c"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "tests" / "unit" / "fake_cblas.c"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 FAST = ("--dtype", "f32", "--threads", "1", "--sizes", "8,16", "--time-budget", "10")
 
@@ -141,3 +146,28 @@ def test_what_cannot_run_pinned_is_named_and_left_out(tmp_path, env):
     assert "note: gemm/8x8x8" in done.stderr
     assert "cblas:libunwilling.so cannot run so: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_is_gone_on_with(toy, env, tmp_path):
+    journal = tmp_path / "kept.jsonl"
+    words = ["peers", *FAST[:4], "--classes", "4-16,24-96", "--backend", f"cblas:{toy}", "-q"]
+    words += ["--time-budget", "60", "--journal", str(journal)]
+    command = [sys.executable, "-m", "suite", *words]
+    told = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **told) as running:
+        until(lambda: journal.exists() and '"group":"gemm' in journal.read_text())
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert said.startswith("error: interrupted: ") and said.count("\n") == 1, said
+    assert f"--journal {journal} --resume" in said
+    again = run_suite(*words[:-3], "3", *words[-2:], "--resume", env=env)
+    assert again.returncode == 0, again.stderr
+    assert "bars are met" in again.stdout and not journal.exists()
+
+
+def until(happened):
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
