@@ -34,6 +34,7 @@ Start here:
   gemm-crossover crossover --dtype float64 --sizes 64:4096:x2
   gemm-crossover crossover --help       every option, with examples
   gemm-crossover ladder                 what each idea of a fast matrix product buys on this CPU
+  gemm-crossover peers                  its result beside MKL, BLIS, OpenBLAS and oneDNN
 
 \b
 Exit codes: 0 ok, 1 error, 2 wrong usage, 3 regression, 4 a requested row ended without a verdict,
