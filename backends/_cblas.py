@@ -69,8 +69,9 @@ class Symbols:
         try:
             self.lib = self.ffi.dlopen(str(path), load_flags())
         except OSError as error:
-            text = str(error).replace(str(path.parent), "").split("Additionally", 1)[0]
-            raise Unavailable(f"{path.name} cannot be loaded: {text.strip(' /.')}") from None
+            text = str(error).split("Additionally", 1)[0].rpartition(f"{path}: ")[2]
+            text = text.replace(f"{path.parent}/", "").strip(" .")
+            raise Unavailable(f"{path.name} cannot be loaded: {text}") from None
 
     def get(self, name: str, declaration: str, **words: str) -> Any | None:
         """The function of that name, None where the library has none; `{name}` and `words` are filled in.

@@ -57,6 +57,15 @@ class App(click.Group):
         except Exception as error:  # one broken module must not take the others with it
             return _broken(name, f"{type(error).__name__}: {error}")
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does; an unknown name is answered with the known ones."""
+        name = args[0]
+        if not name.startswith("-") and name not in experiments.names():
+            raise click.UsageError(
+                f"command {name!r} is unknown: use one of {', '.join(experiments.names())}"
+            )
+        return super().resolve_command(ctx, args)
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run and exit: never a traceback for bad input, an interruption or a closed pipe."""
         with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
@@ -86,6 +95,9 @@ def _broken(name: str, reason: str) -> click.Command:
 def _ending(run: Any) -> int:
     try:
         return int(run() or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except Stop as stop:

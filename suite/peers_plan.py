@@ -102,6 +102,20 @@ def problems(dtype: str, kind: str, sizes: Sequence[int] = ()) -> list[Problem]:
     return squares if kind == "python" else [p for p in squares if class_of(p) == kind]
 
 
+def takes(kind: str) -> str:
+    """In words: the sizes that a class takes."""
+    if kind == "rectangles":
+        return "rectangles take none"
+    if kind == "batch":
+        return f"batch takes those up to {max(BATCHED)}"
+    most = list(SQUARE_CLASSES.values())
+    if kind in SQUARE_CLASSES:
+        index = list(SQUARE_CLASSES).index(kind)
+        low = most[index - 1] + 1 if index else 1
+        return f"{kind} takes those from {low}" + (f" to {most[index]}" if index < len(most) - 1 else "")
+    return f"{kind} takes any"
+
+
 def _gemm(dtype: str, m: int, n: int, k: int, batch: int = 1) -> Problem:
     return Problem(m=m, n=n, k=k, dtype=dtype, batch=batch)
 

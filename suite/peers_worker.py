@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -93,7 +92,6 @@ class Child:
 
 def main() -> None:
     """Read the setup and groups, write replies, until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interruption ends all of them at once, silently
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what libraries print must not reach the replies
     os.environ.pop(ONE_THREAD, None)

@@ -231,8 +231,8 @@ def crossover_run(context: Context, options: list[str], target: Path) -> dict[st
     Its journal stays in the results folder when the time budget ends first, so the next call goes on there.
     """
     need_gpu(context)
-    journal = journal_in(context, "-".join(option for option in options if not option.startswith("--")))
-    how = ["--require-gpu", "--resume", "--journal", str(journal)]
+    name = "-".join(option for option in options if not option.startswith("--"))
+    how = ["--require-gpu", *resuming(context, name)]
     done, run = measured(context, "crossover", *options, *how)
     add_run(target, " ".join(options), run)
     found = {"exit": done.returncode, "cells": len(run.get("cells", ())), "table": done.stdout}
@@ -243,7 +243,7 @@ def crossover_run(context: Context, options: list[str], target: Path) -> dict[st
 
 def peers_run(context: Context, budget_s: float) -> dict[str, Any]:
     """`peers` on this machine's CPU; the whole run is peers.json. Its journal stays as a crossover's does."""
-    words = peers_words(budget_s, journal_in(context, "peers"))
+    words = ["--time-budget", f"{budget_s:g}", *resuming(context, "peers")]
     done, run = measured(context, "peers", *words, target=context.out / "peers.json")
     absent = run["options"].get("absent", {})
     found = {"cells": len(run["cells"]), "complete": run["complete"], "absent": absent, "table": done.stdout}
@@ -252,18 +252,14 @@ def peers_run(context: Context, budget_s: float) -> dict[str, Any]:
     return found | ({"note": f"not compared: {', '.join(absent)}"} if absent else {})
 
 
-def peers_words(budget_s: float, journal: Path) -> list[str]:
-    """The command line of step `peers`."""
-    return ["--time-budget", f"{budget_s:g}", "--resume", "--journal", str(journal)]
-
-
 LADDER = ["--device", "cpu", "--sizes", "64,256,512,1023,1024", "--time-budget", "240"]
 """Long enough for the naive rung at the largest size: half a minute for each type."""
 
 
 def ladder_run(context: Context) -> dict[str, Any]:
-    """`ladder` on this machine's CPU; the whole run is ladder.json."""
-    done, run = measured(context, "ladder", *LADDER, target=context.out / "ladder.json")
+    """`ladder` on this machine's CPU; the whole run is ladder.json. Its journal stays, too."""
+    words = [*LADDER, *resuming(context, "ladder")]
+    done, run = measured(context, "ladder", *words, target=context.out / "ladder.json")
     found = {"cells": len(run["cells"]), "table": done.stdout}
     if done.returncode not in (0, 4):  # 4: a rung was too slow to be timed
         raise Failed(f"ladder ended with {done.returncode}: {tail(done)}", found)
@@ -290,8 +286,8 @@ def measured(
     return done, msgspec.json.decode(exported)
 
 
-def journal_in(context: Context, name: str) -> Path:
-    """Where a step keeps what it has measured until its run is whole.
+def resuming(context: Context, name: str) -> list[str]:
+    """Options by which a step keeps what it has measured until its run is whole, and goes on with that.
 
     Where that would be one file too many profile.json makes room: step `profile`, the last one, makes it
     again from crossover.json.
@@ -299,7 +295,7 @@ def journal_in(context: Context, name: str) -> Path:
     journal = context.out / f"{RUNNING}{name.replace(':', '_')}.jsonl"
     if len({*context.out.iterdir(), journal}) > MOST_FILES:
         (context.out / "profile.json").unlink(missing_ok=True)
-    return journal
+    return ["--resume", "--journal", str(journal)]
 
 
 def add_run(target: Path, key: str, run: dict[str, Any]) -> None:

@@ -277,7 +277,8 @@ def judged(run: Run) -> list[tuple[Bar, dict[Column, Result]]]:
 def missing(run: Run) -> list[Group]:
     """The groups that were meant to be measured, and have no figure."""
     there = {entry.group.key for entry in entries(run)}
-    keys = {*run.options.get("unmeasured", ()), *(cell.group for cell in run.cells)} - there
+    left = (*run.options.get("unmeasured", ()), *run.options.get("too_large", ()))
+    keys = {*left, *(cell.group for cell in run.cells)} - there
     return [group for key in sorted(keys) if (group := group_of(key)) is not None]
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 import msgspec
+from rich.console import Console
 from rich.text import Text
 
 from backends.arithmetic import canonical_dtype
 from backends.cpus import allowed_cpus
 
 from .. import export, machine, options, peers_plan, peers_run
+from ..analysis import peers as analysis
 from ..exits import Exit, Stop
 from ..journal import Journal
 from ..options import Parsed, listed, many, one_of, seconds, whole
@@ -65,10 +67,12 @@ def dtype_of(text: str) -> str:
 def request_of(given: dict[str, Any]) -> Asked:
     """The question that the options make."""
     every = tuple(sorted({1, allowed_cpus()}))
+    for count in (count for count in given["threads"] if count > allowed_cpus()):
+        click.echo(f"note: --threads {count}: {allowed_cpus()} can run at once here", err=True)
     squares = tuple(peers_plan.SQUARE_CLASSES)
     return Asked(
         dtypes=given["dtype"],
-        threads=tuple(sorted(given["threads"])) or every,
+        threads=tuple(sorted({min(count, allowed_cpus()) for count in given["threads"]})) or every,
         classes=given["classes"] or (squares if given["sizes"] else peers_plan.CLASSES),
         sizes=given["sizes"] or (),
         backends=given["backend"],
@@ -116,6 +120,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
     for error in outcome.errors:
         click.echo(f"note: {error}", err=True)
     extra: dict[str, Any] = {"absent": absent} if absent else {}
+    extra |= {"too_large": large} if (large := asked.too_large()) else {}
     extra |= {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
     return msgspec.structs.replace(
         header,
@@ -187,7 +192,7 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     """Check everything, measure, show, export."""
     targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
     export.check_distinct({**targets, "the journal": given["journal"]})
-    asked, out = request_of(given), report.console_for(targets)
+    asked, out = peers_run.check(request_of(given)), report.console_for(targets)
     names = peers_run.libraries(asked.backends)
     if given["dry_run"]:
         for line in plan_lines(asked, names):
@@ -198,10 +203,17 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     journal = journal_for(asked, given["journal"], given["resume"])
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
     run = measured(asked, names, journal, words, given["quiet"])
+    return finish(run, out, targets, journal, given["quiet"])
+
+
+def finish(
+    run: Run, out: Console, targets: dict[str, str | None], journal: Journal | None, quiet: bool
+) -> Exit:
+    """Show and export; the journal goes when all is written. No verdict where nothing could be compared."""
     try:
-        render.show(run, out, quiet=given["quiet"])
-    finally:
+        render.show(run, out, quiet=quiet)
+    finally:  # a closed pipe or a full disk behind standard output
         export.write_all(targets, render.makers(run))
     if journal is not None:
         journal.path.unlink(missing_ok=True)
-    return Exit.OK
+    return Exit.OK if analysis.entries(run) else Exit.NO_VERDICT

@@ -157,7 +157,7 @@ candidates in the crossover runs that follow. DIR/profile.json holds these runs 
 DIR/peers.json and DIR/ladder.json are the runs of these two commands: `report` shows them.
 
 \b
-Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call.
+Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call, 130 interrupted.
 """
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the results.")
@@ -207,10 +207,18 @@ def verify(
     try:
         out.mkdir(parents=True, exist_ok=True)
         state = verify_state.load(out)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Stop(f"--out {str(out)!r} cannot be used: {error.strerror or error}") from error
+    except ValueError as error:
         raise Stop(f"--out: {error}") from error
     context = Context(out, state, budget_s)
-    left = run_all(context, outstanding(context, names, known, redo), known, partial(click.echo, err=True))
+    todo = outstanding(context, names, known, redo)
+    try:
+        left = run_all(context, todo, known, partial(click.echo, err=True))
+    except KeyboardInterrupt:
+        raise Stop(
+            f"interrupted: what is done is kept in {out.name}; the same command goes on", Exit.INTERRUPTED
+        ) from None
     console = terminal.console()
     terminal.show_table(console, "Verification", ("step", "status", "s", "reason"), rows(state, names))
     if left:

@@ -110,9 +110,10 @@ def bars(run: Run) -> Shown:
     notes += [FRACTION] if any(result.of > 1 for result in every) else []
     notes += [f"Not found here: {name}: {why}" for name, why in run.options.get("absent", {}).items()]
     notes += [f"NOT COUNTED: {backend} in {group}: {reason}" for group, backend, reason in left_out(run)]
-    unmeasured = run.options.get("unmeasured", [])
-    if unmeasured:
-        notes.append(f"{len(unmeasured)} groups did not fit the time budget: {_first(unmeasured)}")
+    for option, what in (("unmeasured", "the time budget"), ("too_large", "into the memory")):
+        if left := run.options.get(option, []):
+            count = f"{len(left)} group{'s' if len(left) > 1 else ''}"
+            notes.append(f"{count} did not fit {what}: {_first(left)}")
     heads = ("class", "figure", "bar", *map(column_name, shown))
     return Shown(_titled("Ours against the best peer", held_to(run)), heads, rows, tuple(notes))
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from scripted import environment, run_suite
+from scripted import environment, interrupted, run_suite
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "tests" / "unit" / "fake_cblas.c"
+SOURCE = Path(__file__).parents[1] / "unit" / "fake_cblas.c"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 FAST = ("--dtype", "f32", "--threads", "1", "--sizes", "8,16", "--time-budget", "10")
 
@@ -103,6 +98,19 @@ def test_pinned_to_avx2_and_labelled(toy, env):
     assert "ours and every peer held to AVX2" in done.stdout
 
 
+def test_more_threads_than_can_run_are_those_that_can(toy, env):
+    words = ("--threads", "1,4096", "--backend", f"cblas:{toy}", "--dry-run")
+    done = run_suite("peers", *words, env=env)
+    assert done.returncode == 0
+    assert "note: --threads 4096: " in done.stderr and "4096" not in done.stdout
+
+
+def test_what_is_no_library_is_refused_in_one_line(env):
+    done = run_suite("peers", "--backend", f"cblas:{SOURCE}", env=env)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "fake_cblas.c cannot be loaded: invalid ELF header" in done.stderr
+
+
 def test_the_plan_is_shown_and_nothing_measured(toy, env):
     done = run_suite("peers", "--dry-run", "--backend", f"cblas:{toy}", env=env)
     assert done.returncode == 0
@@ -119,6 +127,9 @@ def test_the_plan_is_shown_and_nothing_measured(toy, env):
         (("--isa", "sse"), "instruction set 'sse' is unknown"),
         (("--backend", "numpy"), "is no CBLAS"),
         (("--backend", "cblas:/nowhere/lib.so"), "there is no file /nowhere/lib.so"),
+        (("--backend", "cblas:lib.so"), "backend 'cblas:lib.so' is unknown: use one of cblas:"),
+        (("--backend", "native"), "--backend native is ours"),
+        (("--sizes", "9", "--classes", "rectangles"), "--sizes 9 make no problem"),
         (("--time-budget", "none"), "is not a number of seconds"),
     ],
 )
@@ -152,22 +163,10 @@ def test_an_interrupted_run_is_gone_on_with(toy, env, tmp_path):
     journal = tmp_path / "kept.jsonl"
     words = ["peers", *FAST[:4], "--classes", "4-16,24-96", "--backend", f"cblas:{toy}", "-q"]
     words += ["--time-budget", "60", "--journal", str(journal)]
-    command = [sys.executable, "-m", "suite", *words]
-    told = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **told) as running:
-        until(lambda: journal.exists() and '"group":"gemm' in journal.read_text())
-        os.killpg(running.pid, signal.SIGINT)
-        _, said = running.communicate(timeout=30)
-    assert running.returncode == 130
+    code, said = interrupted(words, journal, env)
+    assert code == 130
     assert said.startswith("error: interrupted: ") and said.count("\n") == 1, said
     assert f"--journal {journal} --resume" in said
     again = run_suite(*words[:-3], "3", *words[-2:], "--resume", env=env)
     assert again.returncode == 0, again.stderr
     assert "bars are met" in again.stdout and not journal.exists()
-
-
-def until(happened):
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -14,6 +14,7 @@ from backends.base import Problem
 from backends.operands import Operands, allocate, fill_random
 from suite import journal, peers_plan, peers_run
 from suite.analysis import peers as analysis
+from suite.exits import Exit, Stop
 from suite.peers_bench import Bench, Setup, arena, fill
 from suite.peers_check import Reference
 from suite.peers_plan import CLASSES, Group, Rates, affordable, class_of, groups
@@ -327,7 +328,7 @@ class TestTables:
         assert "In brackets: part of the FMA peak of the same round" in text
         assert "| 24 to 96 | mean against the best peer | ≥ 1.05 | 2.00 met |" in text
         assert "1.99 NOT MET" in text  # rounded down: nearly 2 is not 2
-        assert "1 groups did not fit the time budget: gemm/4x4x4/..." in text
+        assert "1 group did not fit the time budget: gemm/4x4x4/..." in text
 
     def test_the_compact_record_is_read_back_as_it_was(self, tmp_path):
         run = self.run()
@@ -396,8 +397,33 @@ class TestRun:
 
     def test_too_large_for_the_memory_is_left_out(self, monkeypatch):
         monkeypatch.setattr(peers_run.harness_memory, "available_bytes", lambda: 10_000_000)
-        largest = max(g.problem.m * g.problem.n for g in Asked(threads=(1,)).groups("float64"))
+        asked = Asked(threads=(1,))
+        largest = max(g.problem.m * g.problem.n for g in asked.groups("float64"))
         assert largest * 8 < 10_000_000
+        left = asked.too_large()
+        assert "gemm/4096x4096x4096/1/float64/fp64/nn/1/c" in left
+        text = render.to_markdown(run_of(too_large=left)).decode()
+        assert f"{len(left)} groups did not fit into the memory: gemm/" in text
+
+    def test_where_nothing_fits_it_says_how_much_there_is(self, monkeypatch):
+        monkeypatch.setattr(peers_run.harness_memory, "available_bytes", lambda: 1_000_000_000)
+        asked = Asked(threads=(1,), sizes=(10_000,), classes=("768-up",))
+        with pytest.raises(Stop, match=r"smallest problem needs 4\.0 GB in all, 0\.6 GB may be used"):
+            peers_run.check(asked)
+
+    @pytest.mark.parametrize(
+        ("kind", "size", "words"),
+        [
+            ("rectangles", 9, "--sizes 9 make no problem of --classes rectangles: rectangles take none"),
+            ("batch", 33, "batch takes those up to 32"),
+            ("24-96", 97, "24-96 takes those from 17 to 96"),
+            ("768-up", 512, "768-up takes those from 513"),
+        ],
+    )
+    def test_sizes_that_a_class_has_not_are_refused(self, kind, size, words):
+        with pytest.raises(Stop, match=words) as stop:
+            peers_run.check(Asked(threads=(1,), sizes=(size,), classes=(kind,)))
+        assert stop.value.code == Exit.USAGE
 
 
 class TestBench:

@@ -215,8 +215,8 @@ class Exporting(Context):
     fault = ""
 
     def python(self, *words, **environment):
-        journal = words[words.index("--journal") + 1] if "--journal" in words else None
-        for path in filter(None, (journal, self.out / "log.txt")):
+        journal, self.words = words[words.index("--journal") + 1], words
+        for path in (journal, self.out / "log.txt"):
             Path(path).touch()
         self.files = max(self.files, len(list(self.out.iterdir())))
         if self.fault:
@@ -228,8 +228,7 @@ class Exporting(Context):
             "options": {"absent": {"cblas:mkl": "x"}},
         }
         Path(words[words.index("--export-json") + 1]).write_text(json.dumps(run))
-        if journal:
-            Path(journal).unlink()
+        Path(journal).unlink()
         return subprocess.CompletedProcess(words, 0, "a table\n", "")
 
 
@@ -265,8 +264,7 @@ def test_peers_is_run_with_its_budget_and_says_what_is_absent(tmp_path):
     assert (outcome.status, outcome.reason) == ("done", "not compared: cblas:mkl")
     assert outcome.result["absent"] == {"cblas:mkl": "x"} and outcome.result["table"] == "a table\n"
     assert json.loads((tmp_path / "peers.json").read_text())["experiment"] == "peers"
-    words = verify_steps.peers_words(90, tmp_path / "running-peers.jsonl")
-    assert words == ["--time-budget", "90", "--resume", "--journal", str(tmp_path / "running-peers.jsonl")]
+    assert c.words[-7:-3] == ("90", "--resume", "--journal", str(tmp_path / "running-peers.jsonl"))
 
 
 @pytest.mark.parametrize(
