@@ -70,7 +70,7 @@ class BlasLibrary(Backend):
     def _cure(self) -> str:
         if self.path is None:
             return LISTED.get(self.name.removeprefix(PREFIX), "")
-        return f"name another library: --backend {PREFIX}/path/lib.so"
+        return f"name another library: --backend {PREFIX}PATH"
 
     def _detail(self, found: Cblas) -> dict[str, Any]:
         control = found.control

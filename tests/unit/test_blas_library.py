@@ -145,8 +145,10 @@ def test_threads_are_set_and_put_back(build: Build):
 
 def test_mkl_that_would_end_the_process_is_only_absent(build: Build, monkeypatch):
     monkeypatch.delenv("MKL_THREADING_LAYER", raising=False)
-    state = toy(build(MKL=3, FATAL=1)).probe()
+    path = build(MKL=3, FATAL=1)
+    state = toy(path).probe()
     assert not state.ok
+    assert str(path) not in Path("/proc/self/maps").read_text(), "who finds it loaded may call it, and end"
     assert "MKL does not run with any layer of INTEL, GNU, TBB, SEQUENTIAL: exit status 2" in state.reason
 
 
