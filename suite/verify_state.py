@@ -101,6 +101,8 @@ class Context:
         self.out, self.state, self.root = out, state, root
         self.deadline = time.monotonic() + budget_s if budget_s else float("inf")
         self.env = {"PYTHONUNBUFFERED": "1"}
+        self.sources = ""
+        """Hash of what the step in progress depends on."""
 
     @property
     def left_s(self) -> float:
@@ -162,6 +164,7 @@ def run_step(context: Context, name: str, step: Callable[[Context], dict[str, An
     start = time.monotonic()
     status: Status = "done"
     reason, result = "", {}
+    context.sources = sources
     try:
         result = step(context)
         reason = result.pop("note", "")

@@ -289,10 +289,15 @@ def measured(
 def resuming(context: Context, name: str) -> list[str]:
     """Options by which a step keeps what it has measured until its run is whole, and goes on with that.
 
+    What was measured with other sources goes.
+
     Where that would be one file too many profile.json makes room: step `profile`, the last one, makes it
     again from crossover.json.
     """
-    journal = context.out / f"{RUNNING}{name.replace(':', '_')}.jsonl"
+    stem = f"{RUNNING}{name.replace(':', '_')}"
+    journal = context.out / (f"{stem}.{context.sources}.jsonl" if context.sources else f"{stem}.jsonl")
+    for old in {*context.out.glob(f"{stem}.*jsonl")} - {journal}:
+        old.unlink()
     if len({*context.out.iterdir(), journal}) > MOST_FILES:
         (context.out / "profile.json").unlink(missing_ok=True)
     return ["--resume", "--journal", str(journal)]

@@ -267,6 +267,18 @@ def test_peers_is_run_with_its_budget_and_says_what_is_absent(tmp_path):
     assert c.words[-7:-3] == ("90", "--resume", "--journal", str(tmp_path / "running-peers.jsonl"))
 
 
+def test_only_what_was_measured_with_the_same_sources_is_gone_on_with(tmp_path):
+    c = Exporting(tmp_path, State())
+    kept = [tmp_path / f"running-peers.{sources}.jsonl" for sources in ("old", "new")]
+    other = tmp_path / "running-peers-too.old.jsonl"
+    for path in (*kept, other):
+        path.touch()
+    c.fault = "killed"
+    verify_state.run_step(c, "peers", verify.all_steps(tmp_path)["peers"][0], "new")
+    assert c.words[c.words.index("--journal") + 1] == str(kept[1])
+    assert [path.exists() for path in (*kept, other)] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("fault", "status"), [(f"{NO_PEER}: pip install it", "skipped"), ("it died", "failed")]
 )
