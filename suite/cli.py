@@ -73,7 +73,8 @@ class App(click.Group):
         for name in ("stdout", "stderr"):  # None where the caller has closed it
             if getattr(sys, name) is None:
                 setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
-        words = list((args[0] if args else extra.pop("args", None)) or sys.argv[1:])
+        given = args[0] if args else extra.pop("args", None)
+        words = list(sys.argv[1:] if given is None else given)
         run = super().main
         sys.exit(_ending(lambda: run(words, *args[1:], **extra | {"standalone_mode": False, "obj": words})))
 
