@@ -5,6 +5,7 @@ Files are found by name and not opened: whether one can be used, `backends._cbla
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import re
@@ -43,15 +44,21 @@ def family_of(path: Path) -> str:
     return next((name for name, pattern in FAMILIES.items() if re.match(pattern, path.name)), "")
 
 
-def find() -> list[Found]:
-    """Every library there is, each file once (links followed), the preferred one of a family first."""
+@functools.cache
+def find() -> tuple[Found, ...]:
+    """Every library there is, looked for once in a process: what is loaded later changes no name."""
+    return look()
+
+
+def look() -> tuple[Found, ...]:
+    """Every library there is now, each file once (links followed), the preferred one of a family first."""
     found: dict[Path, Found] = {}
     for path, origin in _places():
         family = family_of(path)
         real = path.resolve()
         if family and real not in found and real.is_file():
             found[real] = Found(family, path, origin)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def _places() -> Iterator[tuple[Path, str]]:

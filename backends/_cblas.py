@@ -9,7 +9,10 @@ agree. At last small products are compared, so that a library that computes some
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,18 @@ ONEDNN_SGEMM = (
 )
 
 
+@functools.cache
+def load_flags() -> int:
+    """How a library is opened: for itself alone, its own symbols before all others.
+
+    MKL opens its parts for everybody. A BLIS opened after it found MKL's `sgemm_` where it meant its own, and
+    so computed with MKL, on MKL's threads. Sanitizers refuse this way of opening: there the order counts.
+    """
+    process = ctypes.CDLL(None)
+    watched = any(hasattr(process, f"__{name}_init") for name in ("asan", "tsan", "msan"))
+    return os.RTLD_NOW | os.RTLD_LOCAL | (0 if watched else getattr(os, "RTLD_DEEPBIND", 0))
+
+
 class Symbols:
     """A loaded library, whose functions are looked up by a declaration and a name."""
 
@@ -52,10 +67,18 @@ class Symbols:
         self.ffi, self.path = cffi.FFI(), path
         self._known: dict[str, Any] = {}
         try:
-            self.lib = self.ffi.dlopen(str(path))
+            self.lib = self.ffi.dlopen(str(path), load_flags())
         except OSError as error:
-            text = str(error).replace(str(path.parent), "").split("Additionally", 1)[0]
-            raise Unavailable(f"{path.name} cannot be loaded: {text.strip(' /.')}") from None
+            text = str(error).split("Additionally", 1)[0].rpartition(f"{path}: ")[2]
+            text = text.replace(f"{path.parent}/", "").strip(" .")
+            raise Unavailable(f"{path.name} cannot be loaded: {text}") from None
+
+    def close(self) -> None:
+        """Let go of the file, so that nobody else in this process finds it loaded and calls it.
+
+        threadpoolctl does, and an MKL that lacks one of its libraries then ends the process.
+        """
+        self.ffi.dlclose(self.lib)
 
     def get(self, name: str, declaration: str, **words: str) -> Any | None:
         """The function of that name, None where the library has none; `{name}` and `words` are filled in.
@@ -77,19 +100,27 @@ class Cblas:
         self.ffi, self.name = symbols.ffi, path.name
         self.gemm: dict[str, Any] = {}
         self.gemv: dict[str, Any] = {}
-        self.onednn = symbols.get("dnnl_sgemm", ONEDNN_SGEMM)
-        decorated = None if self.onednn else _decoration(symbols)
-        if decorated is None and not self.onednn:
-            raise Unavailable(f"{path.name} has no cblas_sgemm or cblas_dgemm under any name known here")
-        self.prefix, self.suffix = decorated or ("", "")
-        self.control: Control = control_of(symbols, self.prefix, self.suffix)
-        self.control.prepare()
+        try:
+            self._recognise(symbols)
+        except Unavailable:
+            symbols.close()
+            raise
         if self.onednn:
             self.int_bits, self.gemm = 64, {"float32": self.onednn}
         else:
             self.int_bits = _width(symbols, self)
             self._declare(symbols)
         check_products(self)
+
+    def _recognise(self, symbols: Symbols) -> None:
+        """What it calls its functions and how its threads are controlled; nothing has been computed yet."""
+        self.onednn = symbols.get("dnnl_sgemm", ONEDNN_SGEMM)
+        decorated = None if self.onednn else _decoration(symbols)
+        if decorated is None and not self.onednn:
+            raise Unavailable(f"{self.name} has no cblas_sgemm or cblas_dgemm under any name known here")
+        self.prefix, self.suffix = decorated or ("", "")
+        self.control: Control = control_of(symbols, self.prefix, self.suffix)
+        self.control.prepare()
 
     def _declare(self, symbols: Symbols) -> None:
         for dtype, letter in LETTER.items():
@@ -115,11 +146,15 @@ def _decoration(symbols: Symbols) -> tuple[str, str] | None:
     """Prefix and suffix of the names under which the library has a gemm; None for none."""
     nothing = "void {name}(void);"  # looked up only: `Cblas` declares what it calls
     looked_up = Symbols(symbols.path)
-    for prefix, suffix in NAMES:
-        for letter in LETTER.values():
-            if looked_up.get(f"{prefix}cblas_{letter}gemm{suffix}", nothing) is not None:
-                return prefix, suffix
-    return None
+    known = (
+        (prefix, suffix)
+        for prefix, suffix in NAMES
+        for letter in LETTER.values()
+        if looked_up.get(f"{prefix}cblas_{letter}gemm{suffix}", nothing) is not None
+    )
+    found = next(known, None)
+    looked_up.close()
+    return found
 
 
 def _width(symbols: Symbols, found: Cblas) -> int:

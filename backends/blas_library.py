@@ -16,8 +16,9 @@ import numpy as np
 
 from . import _blas_find, numpy_blas
 from ._cblas import Cblas, gemm_arguments, gemv_arguments, leading
+from ._pinned import PinnedSession, in_force
 from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable, require
-from .cpus import allowed_cpus, check_threads, wait_until_quiet, worth_trying
+from .cpus import check_threads, worth_trying
 from .operands import Operands
 
 PREFIX = "cblas:"
@@ -26,6 +27,7 @@ LISTED = {
     "mkl": "pip install 'gemm-crossover[peers]'",
     "blis": "install the system package, such as libblis4-openmp (Debian, Ubuntu)",
     "openblas": "pip install 'gemm-crossover[peers]'",
+    "onednn": "install the system package, such as libdnnl3 (on Debian 12 libdnnl2)",
 }
 """Families that are listed where they are absent too, with the cure."""
 
@@ -68,7 +70,7 @@ class BlasLibrary(Backend):
     def _cure(self) -> str:
         if self.path is None:
             return LISTED.get(self.name.removeprefix(PREFIX), "")
-        return f"name another library: --backend {PREFIX}/path/lib.so"
+        return f"name another library: --backend {PREFIX}PATH"
 
     def _detail(self, found: Cblas) -> dict[str, Any]:
         control = found.control
@@ -131,18 +133,12 @@ class BlasLibrary(Backend):
             call()
 
 
-class BlasSession(Session):
-    """Prebound calls of one library.
-
-    `activate` puts its thread count in force; `quiesce` waits until its threads sleep, and puts back what
-    stood before.
-    """
+class BlasSession(PinnedSession):
+    """Prebound calls of one library."""
 
     def __init__(self, found: Cblas, problem: Problem, operands: Operands, threads: int | None) -> None:
-        self._found, self._control = found, found.control
-        self._threads = None if threads is None else self._in_force(threads)
-        self._before: int | None = None
-        control = self._control
+        control = found.control
+        count = in_force(control if control.controllable else None, threads)
         config = {
             "kernels": control.kernels(),
             "threading": control.threading(),
@@ -150,14 +146,14 @@ class BlasSession(Session):
         }
         info = SessionInfo(
             kernel=f"{found.name} {control.version()}".strip(),
-            threads=self._threads or control.get(),
+            threads=count or control.get(),
             config={"library": found.name, **config},
         )
-        super().__init__(problem, operands, info)
+        super().__init__(problem, operands, info, control, count)
         self._calls = calls_of(found, problem, operands)
         if len(self._calls) == 1:
             self.run = self._calls[0]  # type: ignore[method-assign]  # one Python frame less per call
-        self._empty = functools.partial(control.get)
+        self._empty = control.get
         self._from_c = _peer(found, problem, operands)
 
     def run(self) -> None:
@@ -169,33 +165,6 @@ class BlasSession(Session):
 
     def run_from_c(self, calls: int) -> float | None:
         return None if self._from_c is None else self._from_c(calls)
-
-    def activate(self) -> None:
-        if self._threads is not None and self._before is None:
-            self._before = self._control.swap(self._threads)
-
-    def quiesce(self) -> None:
-        if self._before is not None:
-            if self._control.get() > 1:
-                wait_until_quiet()
-            self._control.swap(self._before)
-            self._before = None
-
-    def observed_threads(self) -> int:
-        return self._control.get()
-
-    def close(self) -> None:
-        self.quiesce()
-
-    def _in_force(self, asked: int) -> int:
-        """Threads the library would really use: at most the CPUs allowed, and what it was built for."""
-        if not self._control.controllable:
-            return 1
-        before = self._control.swap(min(asked, allowed_cpus()))
-        try:
-            return self._control.get()
-        finally:
-            self._control.swap(before)
 
 
 def _lacks(found: Cblas, p: Problem) -> str | None:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ._pinned import PinnedSession, in_force
 from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Unavailable, require
-from .cpus import allowed_cpus, check_threads, wait_until_quiet, worth_trying
+from .cpus import check_threads, worth_trying
 from .operands import Operands
 
 BLAS_SYMBOLS = ("cblas_sgemm", "cblas_sgemm64_", "scipy_cblas_sgemm", "scipy_cblas_sgemm64_", "dgesv_")
@@ -115,22 +116,19 @@ class NumpyBackend(Backend):
         _bind(problem, operands)()
 
 
-class NumpySession(Session):
-    """One prebound NumPy call.
-
-    `activate` puts its thread count in force; `quiesce` waits until its threads sleep, and puts back what
-    stood before.
-    """
+class NumpySession(PinnedSession):
+    """One prebound NumPy call."""
 
     def __init__(self, problem: Problem, operands: Operands, threads: int | None) -> None:
-        self._threads = None if threads is None else _threads_in_force(threads)
+        library = _library()
+        control = None if library is None else _Pool(library)
+        count = in_force(control, threads)
         info = SessionInfo(
             kernel=_kernel_name(),
-            threads=self._threads or self.observed_threads(),
+            threads=count or (None if control is None else control.get()),
             config={"passes_over_c": _passes(problem)},
         )
-        super().__init__(problem, operands, info)
-        self._before: int | None = None
+        super().__init__(problem, operands, info, control, count)
         nothing = np.empty((0, 0), operands.c.dtype)
         self._empty = functools.partial(np.matmul, nothing, nothing, out=nothing)
         self._bound = _bind(problem, operands)
@@ -142,39 +140,20 @@ class NumpySession(Session):
     def run_empty(self) -> None:
         self._empty()
 
-    def activate(self) -> None:
-        library = _library()
-        if library is not None and self._threads is not None:
-            self._before = self._before or library.num_threads
-            library.set_num_threads(self._threads)
 
-    def quiesce(self) -> None:
-        library = _library()
-        if library is not None and self._before is not None:
-            if library.num_threads > 1:
-                wait_until_quiet()
-            library.set_num_threads(self._before)
-            self._before = None
+class _Pool:
+    """The threads of NumPy's BLAS by threadpoolctl's controller."""
 
-    def observed_threads(self) -> int | None:
-        library = _library()
-        return None if library is None else library.num_threads
+    def __init__(self, library: Any) -> None:
+        self._library = library
 
-    def close(self) -> None:
-        self.quiesce()
+    def get(self) -> int:
+        return int(self._library.num_threads)
 
-
-def _threads_in_force(asked: int) -> int:
-    """How many threads the BLAS would really use: at most the CPUs allowed, and what it was built for."""
-    library = _library()
-    if library is None:
-        return 1
-    before = library.num_threads
-    library.set_num_threads(min(asked, allowed_cpus()))
-    try:
-        return library.num_threads
-    finally:
-        library.set_num_threads(before)
+    def swap(self, count: int) -> int:
+        before = self.get()
+        self._library.set_num_threads(count)
+        return before
 
 
 def _kernel_name() -> str:

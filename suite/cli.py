@@ -34,6 +34,7 @@ Start here:
   gemm-crossover crossover --dtype float64 --sizes 64:4096:x2
   gemm-crossover crossover --help       every option, with examples
   gemm-crossover ladder                 what each idea of a fast matrix product buys on this CPU
+  gemm-crossover peers                  its result beside MKL, BLIS, OpenBLAS and oneDNN
 
 \b
 Exit codes: 0 ok, 1 error, 2 wrong usage, 3 regression, 4 a requested row ended without a verdict,
@@ -56,6 +57,15 @@ class App(click.Group):
         except Exception as error:  # one broken module must not take the others with it
             return _broken(name, f"{type(error).__name__}: {error}")
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does; an unknown name is answered with the known ones."""
+        name = args[0]
+        if not name.startswith("-") and name not in experiments.names():
+            raise click.UsageError(
+                f"command {name!r} is unknown: use one of {', '.join(experiments.names())}"
+            )
+        return super().resolve_command(ctx, args)
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run and exit: never a traceback for bad input, an interruption or a closed pipe."""
         with contextlib.suppress(ValueError):  # not the main thread: signals are somebody else's
@@ -63,7 +73,8 @@ class App(click.Group):
         for name in ("stdout", "stderr"):  # None where the caller has closed it
             if getattr(sys, name) is None:
                 setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
-        words = list((args[0] if args else extra.pop("args", None)) or sys.argv[1:])
+        given = args[0] if args else extra.pop("args", None)
+        words = list(sys.argv[1:] if given is None else given)
         run = super().main
         sys.exit(_ending(lambda: run(words, *args[1:], **extra | {"standalone_mode": False, "obj": words})))
 
@@ -85,6 +96,9 @@ def _broken(name: str, reason: str) -> click.Command:
 def _ending(run: Any) -> int:
     try:
         return int(run() or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except Stop as stop:

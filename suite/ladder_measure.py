@@ -22,6 +22,7 @@ from .harness_cells import cell
 from .harness_rounds import Watch
 from .harness_sample import Entry, calibrate, take, timed
 from .harness_settings import CPU_MODE, Bench, Settings, reason_of
+from .journal import Journal
 from .ladder import Provider, Rung
 from .record import Cell, GateResult, group_key
 from .reference import ReferenceCache
@@ -61,6 +62,11 @@ class Step(msgspec.Struct, frozen=True):
     total: int
 
 
+def key_of(problem: Problem) -> str:
+    """Names the group of a problem."""
+    return group_key(problem, "pageable")
+
+
 Gate = Callable[[Session, int, ReferenceCache], GateResult]
 
 
@@ -71,13 +77,17 @@ def check(session: Session, seed: int, cache: ReferenceCache) -> GateResult:
 
 @dataclass
 class Climb:
-    """One run. gate, clock: of the tests; tell: told of every step."""
+    """One run. gate, clock: of the tests; tell: told of every step.
+
+    journal: keeps every group when it is whole, and has those that an earlier run measured.
+    """
 
     asked: Request
     provider: Provider
     gate: Gate = check
     clock: Clock = field(default_factory=PerfClock)
     tell: Callable[[Step], None] | None = None
+    journal: Journal | None = None
     rates: dict[tuple[str, str], float] = field(default_factory=dict)
     """FLOP/s of a rung for a type, at the size tried last."""
 
@@ -85,11 +95,19 @@ class Climb:
         """The cells of every problem, in the order of the ladder."""
         rungs = self.chosen()
         end = self.clock.now() + self.asked.time_budget_s
-        problems = self.asked.problems
-        for done, problem in enumerate(problems):
+        kept = self.journal.done if self.journal else {}
+        left = len([p for p in self.asked.problems if key_of(p) not in kept])
+        for done, problem in enumerate(self.asked.problems):
+            key = key_of(problem)
+            if key in kept:
+                yield from kept[key]
+                continue
             now = self.clock.now()
-            share = max(0.0, end - now) / (len(problems) - done)
-            yield from Group(self, problem, rungs, now + share, done).measure()
+            cells = Group(self, problem, rungs, now + max(0.0, end - now) / left, done).measure()
+            left -= 1
+            if self.journal:
+                self.journal.append(key, cells)
+            yield from cells
 
     def chosen(self) -> list[Rung]:
         """The rungs asked for, all when none was named."""
@@ -126,7 +144,7 @@ class Group:
 
     def __post_init__(self) -> None:
         asked = self.climb.asked
-        self.key = group_key(self.problem, "pageable")
+        self.key = key_of(self.problem)
         self.rng = Random(f"{asked.seed}/{self.key}")
         self.cache = ReferenceCache()
 

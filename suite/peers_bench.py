@@ -20,7 +20,7 @@ from .peers_plan import Group, class_of, operand_elements
 from .peers_timing import LONG_S, TimedCalls, python_calls, visit
 from .record import Cell, GateResult
 
-OURS = "native"
+OURS, NUMPY = "native", "numpy"
 BLOCK = 1_000_003
 """Random numbers that fill the operands again and again; a prime, so that no row repeats another."""
 
@@ -86,7 +86,7 @@ class Bench:
                 rates = [0.0]
                 for entry in entries[turn:] + entries[:turn]:
                     entry.visit(round_)
-                    if self.together and group.calls_from == "c":
+                    if self.together:
                         rates.append(roof_rate(group, operands))
                 roofs.append(max(rates))
         finally:
@@ -103,7 +103,7 @@ class Bench:
 
     def _entries(self, group: Group, operands: Operands) -> list[Entry]:
         if group.calls_from == "python":
-            return python_entries(group, operands)
+            return python_entries(group, operands, (OURS, NUMPY) if self.together else self.names)
         able = [b for b in self.usable if b.supports(group.problem) is None]
         return [self._entry(backend, group, operands) for backend in able]
 
@@ -244,19 +244,25 @@ def kept(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def python_entries(group: Group, operands: Operands) -> list[Entry]:
-    """`gemm(A, B, out=C)` and the prepared call of ours, and `np.matmul(A, B, out=C)`."""
+def python_entries(group: Group, operands: Operands, names: Sequence[str]) -> list[Entry]:
+    """`gemm(A, B, out=C)` and the prepared call of ours, and `np.matmul(A, B, out=C)`; those in `names`."""
     a, b, c = operands
     assert b is not None
-    ours, theirs = backends.get(OURS), backends.get("numpy")
-    open_ours = functools.partial(ours.open, group.problem, operands, threads=group.threads)
-    numpy_session = theirs.open(group.problem, operands, threads=group.threads)
-    calls: list[tuple[str, Session, str, Callable[[], object]]] = [
-        (OURS, open_ours(), "gemm", functools.partial(ours.gemm, a, b, out=c)),
-        (OURS, open_ours(), "prepared", ours.plan(a, b, c)),
-        ("numpy", numpy_session, "matmul", functools.partial(np.matmul, a, b, out=c)),
+    ours = backends.get(OURS)
+    calls: list[tuple[str, str, Callable[[], object]]] = [
+        (OURS, "gemm", functools.partial(ours.gemm, a, b, out=c)),
+        (OURS, "prepared", ours.plan(a, b, c)),
+        (NUMPY, "matmul", functools.partial(np.matmul, a, b, out=c)),
     ]
-    return [Entry(name, session, python_calls(call), None, word) for name, session, word, call in calls]
+    return [
+        Entry(name, _opened(name, group, operands), python_calls(call), None, word)
+        for name, word, call in calls
+        if name in names
+    ]
+
+
+def _opened(name: str, group: Group, operands: Operands) -> Session:
+    return backends.get(name).open(group.problem, operands, threads=group.threads)
 
 
 def roof_rate(group: Group, operands: Operands) -> float:
@@ -292,7 +298,7 @@ def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
         backend="roof",
         device="cpu",
         timing="throughput",
-        calls_from="c",
+        calls_from=group.calls_from,  # type: ignore[arg-type]
         threads=group.threads,
         provenance="modelled",
         samples_s=tuple(work / rate for rate in rates),

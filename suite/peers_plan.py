@@ -5,6 +5,7 @@ A point is a problem in a class; a group is a point on a number of threads, call
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -18,7 +19,7 @@ RECTANGLES = (
     (4096, 4096, 64), (64, 64, 4096), (4096, 64, 4096), (64, 4096, 4096), (1023, 1025, 1027), (37, 53, 4099),
 )  # fmt: skip
 THIN = ((1, 1024, 1024), (1024, 1, 1024), (1, 4096, 4096), (4096, 1, 4096))
-GEMV = (256, 1024, 2048, 4096, 16384)
+GEMV = (256, 512, 1024, 2048, 4096, 8192, 16384)
 BATCHED = (4, 8, 16, 32)
 BATCH = 256
 FROM_PYTHON = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -61,6 +62,20 @@ class Group(msgspec.Struct, frozen=True):
         return "python" if self.calls_from == "python" else class_of(self.problem)
 
 
+KEY = re.compile(r"(gemm|gemv)/(\d+)x(\d+)x(\d+)/(\d+)/(\w+)/(\w+)/([tn])n/(\d+)/(c|python)")
+
+
+def group_of(key: str) -> Group | None:
+    """The group that a key names; None for anything else."""
+    found = KEY.fullmatch(key)
+    if found is None:
+        return None
+    op, m, n, k, batch, dtype, math, trans, threads, calls_from = found.groups()
+    sizes = {"m": int(m), "n": int(n), "k": int(k), "batch": int(batch)}
+    problem = Problem(op=op, dtype=dtype, math=math, trans_a=trans == "t", **sizes)  # type: ignore[arg-type]
+    return Group(problem, int(threads), calls_from)
+
+
 def class_of(p: Problem) -> str:
     """The size class of a problem."""
     if p.batch > 1:
@@ -85,6 +100,20 @@ def problems(dtype: str, kind: str, sizes: Sequence[int] = ()) -> list[Problem]:
         return [_gemm(dtype, s, s, s, BATCH) for s in sizes or BATCHED if s <= max(BATCHED)]
     squares = [_gemm(dtype, s, s, s) for s in sizes or (FROM_PYTHON if kind == "python" else SQUARES)]
     return squares if kind == "python" else [p for p in squares if class_of(p) == kind]
+
+
+def takes(kind: str) -> str:
+    """In words: the sizes that a class takes."""
+    if kind == "rectangles":
+        return "rectangles take none"
+    if kind == "batch":
+        return f"batch takes those up to {max(BATCHED)}"
+    most = list(SQUARE_CLASSES.values())
+    if kind in SQUARE_CLASSES:
+        index = list(SQUARE_CLASSES).index(kind)
+        low = most[index - 1] + 1 if index else 1
+        return f"{kind} takes those from {low}" + (f" to {most[index]}" if index < len(most) - 1 else "")
+    return f"{kind} takes any"
 
 
 def _gemm(dtype: str, m: int, n: int, k: int, batch: int = 1) -> Problem:
@@ -127,7 +156,7 @@ def call_s(group: Group, rates: Rates) -> float:
 def cost_s(group: Group, libraries: int, rates: Rates) -> float:
     """Seconds that one round of a group about takes: each library among the others, and alone."""
     call = call_s(group, rates)
-    visits = 3 if group.calls_from == "python" else 2 * libraries
+    visits = 2 * (3 if group.calls_from == "python" else libraries)
     return visits * (VISIT_S + (1.2 if call >= LONG_S else 2.5) * call) + CHECK_S
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -34,8 +36,13 @@ PINS = {
 }
 """Environment that holds ours and every peer to an instruction set, on a processor that has more."""
 
+NO_PEER = "no CBLAS to compare with was found"
+
 MEMORY_SHARE = 0.6
 """Of the free memory, for the operands of one dtype: C is there once for each process."""
+
+PROCESSES = 8
+"""Those that may each have a C of their own, about."""
 
 OVERTIME = 0.1
 """Of a dtype's budget: what a run may take longer before it leaves groups out."""
@@ -59,16 +66,45 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """As it stands in the record."""
         return dict(msgspec.json.decode(msgspec.json.encode(self)))
 
+    def wanted(self, dtype: str) -> list[Group]:
+        """Every group of a dtype."""
+        return peers_plan.groups(dtype, self.threads, self.classes, self.sizes)
+
     def groups(self, dtype: str) -> list[Group]:
-        """Every group of a dtype that fits into memory."""
+        """Those that fit into memory."""
         free = harness_memory.available_bytes()
-        wanted = peers_plan.groups(dtype, self.threads, self.classes, self.sizes)
-        return [g for g in wanted if free is None or _bytes(g, dtype) <= MEMORY_SHARE * free]
+        return [g for g in self.wanted(dtype) if free is None or _bytes(g) <= MEMORY_SHARE * free]
+
+    def too_large(self) -> list[str]:
+        """The groups that do not."""
+        every = {group.key: group for dtype in self.dtypes for group in self.wanted(dtype)}
+        fitting = {group.key for dtype in self.dtypes for group in self.groups(dtype)}
+        return [key for key in every if key not in fitting]
 
 
-def _bytes(group: Group, dtype: str) -> int:
+def _bytes(group: Group) -> int:
     a, b, c = peers_plan.operand_elements(group.problem)
-    return (a + b + 6 * c) * ITEMSIZE[dtype]
+    return (a + b + PROCESSES * c) * ITEMSIZE[group.problem.dtype]
+
+
+def check(asked: Asked) -> Asked:
+    """As it was asked. Stop (usage) where it leaves nothing to measure."""
+    if not any(map(asked.wanted, asked.dtypes)):
+        sizes = ", ".join(map(str, asked.sizes))
+        raise Stop(
+            f"--sizes {sizes} make no problem of --classes {', '.join(asked.classes)}: "
+            f"{'; '.join(map(peers_plan.takes, asked.classes))}",
+            Exit.USAGE,
+        )
+    if not any(map(asked.groups, asked.dtypes)):
+        least = min(_bytes(group) for dtype in asked.dtypes for group in asked.wanted(dtype))
+        free = harness_memory.available_bytes() or 0
+        raise Stop(
+            f"nothing of this fits into memory: the smallest problem needs {least / 1e9:.1f} GB in all, "
+            f"{MEMORY_SHARE * free / 1e9:.1f} GB may be used; ask for smaller --sizes",
+            Exit.USAGE,
+        )
+    return asked
 
 
 def libraries(named: Sequence[str]) -> tuple[str, ...]:
@@ -77,6 +113,8 @@ def libraries(named: Sequence[str]) -> tuple[str, ...]:
     Stop (usage) for a name that is no CBLAS, an error for one that cannot be used.
     """
     _usable(OURS)
+    if named and all(name == OURS for name in named):
+        raise Stop("--backend native is ours: name what it is compared with, such as cblas:mkl", Exit.USAGE)
     if named:
         return (OURS, *(n for name in named if (n := _usable(name)) != OURS))
     found = [b for b in backends.all_backends() if b.name.startswith("cblas:") and b.probe().ok]
@@ -86,11 +124,24 @@ def libraries(named: Sequence[str]) -> tuple[str, ...]:
     return (OURS, *sorted(others))
 
 
+def absent(named: Sequence[str]) -> dict[str, str]:
+    """Why a known CBLAS is no peer here, and how to get it; nothing where peers were named."""
+    known = [] if named else [b for b in backends.all_backends() if b.name.startswith("cblas:")]
+    states = {b.name: state for b in known if not (state := b.probe()).ok}
+    return {name: f"{state.reason}; {state.cure}".rstrip("; ") for name, state in states.items()}
+
+
 def _usable(name: str) -> str:
     try:
         backend = backends.get(name)
-    except (KeyError, ValueError) as error:
-        raise Stop(str(error.args[0]), Exit.USAGE) from None
+    except KeyError:
+        known = ", ".join(b.name for b in backends.all_backends() if b.name.startswith("cblas:"))
+        raise Stop(
+            f"backend {name!r} is unknown: use one of {known}, or cblas:/path/lib.so with the whole path",
+            Exit.USAGE,
+        ) from None
+    except ValueError as error:
+        raise Stop(str(error), Exit.USAGE) from None
     if name != OURS and not backend.name.startswith("cblas:"):
         raise Stop(
             f"backend {name!r} is no CBLAS: peers compares native with cblas:... (see list)", Exit.USAGE
@@ -111,8 +162,13 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # Ctrl-C is for the command, which ends this one and its children
         )
-        self.first = self._exchange(setup)
+        try:
+            self.first = self._exchange(setup)
+        except BaseException:
+            self._kill()
+            raise
 
     def measure(self, group: Group) -> Reply:
         """The cells of one group."""
@@ -134,11 +190,17 @@ class Worker:
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:  # nobody wants to wait for the group that is being measured
+            self._kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         self._process.wait()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
 
 
 class Outcome(msgspec.Struct):

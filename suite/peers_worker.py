@@ -22,7 +22,7 @@ import numpy as np
 from backends.base import Problem
 from backends.operands import Operands
 
-from .peers_bench import Bench, Setup, arena, fill, roof_rate
+from .peers_bench import NUMPY, OURS, Bench, Setup, arena, fill, roof_rate
 from .peers_plan import Group, Rates
 from .record import Cell
 
@@ -100,13 +100,13 @@ def main() -> None:
     for seed, array in enumerate(memory):
         fill(array, setup.seed + seed)
     together = Child(setup, memory, *setup.libraries, together=True)
-    alone = [Child(setup, memory, name, together=False) for name in setup.libraries]
+    alone = {name: Child(setup, memory, name, together=False) for name in (*setup.libraries, NUMPY)}
     send = functools.partial(_send, out)
     send(Reply(rates=rates_of(setup, memory)))
     for line in sys.stdin.buffer:
         group = msgspec.json.decode(line, type=Group)
-        children = [together, *alone] if group.calls_from == "c" else [together]
-        replies = [child.ask(group) for child in children]
+        names = setup.libraries if group.calls_from == "c" else (OURS, NUMPY)
+        replies = [child.ask(group) for child in (together, *(alone[name] for name in names))]
         cells = tuple(cell for reply in replies for cell in reply.cells)
         send(Reply(cells, error="; ".join(reply.error for reply in replies if reply.error)))
 

@@ -20,6 +20,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     resolution: a loss and a win this close (0.125: 12.5 %), with what is undecided between, are close enough.
     finest: a decided and an undecided size this close are not parted further.
     limit: at most this many sizes in all; the coarse ones come first.
+    first: those of the coarse ones that come before the others, in case that time does not suffice for all.
     """
 
     coarse: tuple[int, ...]
@@ -28,6 +29,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     resolution: float = 0.125
     finest: float = 0.02
     limit: int = 64
+    first: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.coarse or any(a >= b for a, b in pairwise(self.coarse)):
@@ -61,13 +63,14 @@ def _multiples(step: int, low: int, high: int, target: float) -> list[int]:
 
 
 def next_sizes(grid: Grid, measured: Mapping[int, Verdicts]) -> list[int]:
-    """The sizes to measure now, ascending (cheap ones first); empty when the search has ended.
+    """The sizes to measure now, ascending (cheap ones first) after the grid's `first`; empty at the end.
 
     Call it again after every size, or after all of them. measured: the verdicts at each size measured so far,
     () for a size that could not be measured.
     """
     missing = [size for size in grid.coarse if size not in measured]
     if missing:
+        missing.sort(key=lambda size: size not in grid.first)
         return missing[: max(0, grid.limit - len(measured))]
     return open_sizes(grid, measured)[: max(0, grid.limit - len(measured))]
 

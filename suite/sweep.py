@@ -58,19 +58,21 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Measuring:
-    """One run over all sweeps of a request. `chosen`: see `request.candidates`."""
+    """One run over all sweeps of a request. chosen: see `request.candidates`; first: see `search.Grid`."""
 
     def __init__(
         self,
         request: Request,
         chosen: Sequence[Backend] = (),
         *,
+        first: Sequence[int] = (),
         journal: Journal | None = None,
         clock: Clock | None = None,
         tell: Callable[[Step], None] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
+        self.grid = msgspec.structs.replace(request.grid, first=tuple(first))
         self.tell, self.now, self.start = tell, now, now()
         self.done, self.journal_fault = 0, ""
         self.over_s: list[float] = []
@@ -107,7 +109,7 @@ class Measuring:
 
     def _next(self, verdicts: dict[int, tuple[str, ...]], visits: Counter[int]) -> list[int]:
         """What the search asks for; when it has ended, undecided sizes once more, the least visited first."""
-        sizes = next_sizes(self.request.grid, verdicts)
+        sizes = next_sizes(self.grid, verdicts)
         if sizes or visits.total() - len(visits) >= MOST_AGAIN:
             return sizes
         again = [size for size in worth_again(verdicts) if visits[size] < MOST_VISITS]
@@ -115,7 +117,7 @@ class Measuring:
 
     def _expect(self, sizes: Sequence[int], sweeps_left: int) -> None:
         """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
-        if sizes[0] in self.request.grid.coarse:
+        if sizes[0] in self.grid.coarse:
             return
         later = sweeps_left * (self.request.groups_expected // len(self.request.sweeps) + KEPT_FOR_AGAIN)
         self.expected = max(self.expected, self.done + 2 * len(sizes) + KEPT_FOR_AGAIN + later)
@@ -192,7 +194,7 @@ class Measuring:
         self.expected = max(self.done, self.expected - len(sizes))
         if not sizes:
             return
-        listed = ", ".join(map(str, sizes))
+        listed = ", ".join(map(str, sorted(sizes)))
         self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
 
 

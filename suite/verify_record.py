@@ -17,7 +17,7 @@ from .analysis.crossover import Crossover
 from .journal import atomic_write, readable
 from .record import Run
 from .render.summary import Question, lines
-from .verify_state import Context, Failed, Skipped
+from .verify_state import MOST_FILES, RUNNING, Context, Failed, Skipped
 
 WIDEST_BAND = 0.125
 """An adaptive crossover is known at least this well: (high - low) / low."""
@@ -53,10 +53,14 @@ def compare_runs(context: Context) -> dict[str, Any]:
 
 def write_profile(context: Context) -> dict[str, Any]:
     """profile.json: the crossover runs as what a machine without a GPU is compared with."""
+    target = context.out / "profile.json"
+    begun = sorted(path.name for path in context.out.glob(f"{RUNNING}*"))
+    if begun and len({*context.out.iterdir(), target}) > MOST_FILES:
+        raise Skipped(f"made when {', '.join(begun)} has ended: there are {MOST_FILES} files until then")
     runs = list(runs_in(context, "crossover.json").values())
     gpu = (runs[0].machine.get("gpus") or [{}])[0].get("name", "unknown GPU")
     profile = profiles.build(runs, gpu)
-    atomic_write(context.out / "profile.json", profiles.encode(profile))
+    atomic_write(target, profiles.encode(profile))
     return {"runs": len(runs), "cells": len(profile.cells)}
 
 

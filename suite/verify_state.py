@@ -23,6 +23,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 Status = Literal["done", "failed", "skipped", "unfinished"]
 
+MOST_FILES = 8
+"""In the results folder: a machine that is only lent may hand back no more."""
+
+RUNNING = "running-"
+"""How the journal of a step begins that has not ended yet."""
+
 MIN_STEP_S = 20.0
 """With less of the time budget left, no further step is begun."""
 
@@ -44,7 +50,10 @@ class OutOfTime(Exception):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What became of one step. `sources` is the hash of what it depends on; times in seconds, UTC."""
+    """What became of one step. `sources` is the hash of what it depends on; times in seconds, UTC.
+
+    reason: why it was not done; of a step that was, what its result has as `note`.
+    """
 
     status: Status
     reason: str = ""
@@ -92,6 +101,8 @@ class Context:
         self.out, self.state, self.root = out, state, root
         self.deadline = time.monotonic() + budget_s if budget_s else float("inf")
         self.env = {"PYTHONUNBUFFERED": "1"}
+        self.sources = ""
+        """Hash of what the step in progress depends on."""
 
     @property
     def left_s(self) -> float:
@@ -153,8 +164,10 @@ def run_step(context: Context, name: str, step: Callable[[Context], dict[str, An
     start = time.monotonic()
     status: Status = "done"
     reason, result = "", {}
+    context.sources = sources
     try:
         result = step(context)
+        reason = result.pop("note", "")
     except Skipped as skip:
         status, reason = "skipped", str(skip)
     except OutOfTime as end:

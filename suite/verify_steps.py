@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from .journal import atomic_write
-from .verify_state import Context, Failed, Skipped
+from .peers_run import NO_PEER
+from .verify_state import MOST_FILES, RUNNING, Context, Failed, Skipped
 
 BUILD_MODULES = {
     "pip": "python -m ensurepip",
@@ -235,19 +236,75 @@ def crossover_run(context: Context, options: list[str], target: Path) -> dict[st
     """
     need_gpu(context)
     name = "-".join(option for option in options if not option.startswith("--"))
-    journal = context.out / f"running-{name.replace(':', '_')}.jsonl"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.json"
-        how = ["-q", "--require-gpu", "--resume", "--journal", str(journal), "--export-json", str(path)]
-        done = context.python("-m", "suite", "crossover", *options, *how)
-        if not path.exists():
-            raise Failed(f"crossover ended with {done.returncode} and exported nothing: {tail(done)}")
-        run = msgspec.json.decode(path.read_bytes())
+    how = ["--require-gpu", *resuming(context, name)]
+    done, run = measured(context, "crossover", *options, *how)
     add_run(target, " ".join(options), run)
     found = {"exit": done.returncode, "cells": len(run.get("cells", ())), "table": done.stdout}
     if done.returncode not in (0, 4):  # 4: a row without a verdict is a finding, not a fault
         raise Failed(f"crossover ended with {done.returncode}: {tail(done)}", found)
     return found
+
+
+def peers_run(context: Context, budget_s: float) -> dict[str, Any]:
+    """`peers` on this machine's CPU; the whole run is peers.json. Its journal stays as a crossover's does."""
+    words = ["--time-budget", f"{budget_s:g}", *resuming(context, "peers")]
+    done, run = measured(context, "peers", *words, target=context.out / "peers.json")
+    absent = run["options"].get("absent", {})
+    found = {"cells": len(run["cells"]), "complete": run["complete"], "absent": absent, "table": done.stdout}
+    if done.returncode:
+        raise Failed(f"peers ended with {done.returncode}: {tail(done)}", found)
+    return found | ({"note": f"not compared: {', '.join(absent)}"} if absent else {})
+
+
+LADDER = ["--device", "cpu", "--sizes", "64,256,512,1023,1024", "--time-budget", "240"]
+"""Long enough for the naive rung at the largest size: half a minute for each type."""
+
+
+def ladder_run(context: Context) -> dict[str, Any]:
+    """`ladder` on this machine's CPU; the whole run is ladder.json. Its journal stays, too."""
+    words = [*LADDER, *resuming(context, "ladder")]
+    done, run = measured(context, "ladder", *words, target=context.out / "ladder.json")
+    found = {"cells": len(run["cells"]), "table": done.stdout}
+    if done.returncode not in (0, 4):  # 4: a rung was too slow to be timed
+        raise Failed(f"ladder ended with {done.returncode}: {tail(done)}", found)
+    return found
+
+
+def measured(
+    context: Context, command: str, *options: str, target: Path | None = None
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """What a measuring command printed, and the run that it exported, kept as `target`.
+
+    Skipped where there is no peer.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        done = context.python("-m", "suite", command, *options, "-q", "--export-json", str(path))
+        if not path.exists() and NO_PEER in done.stderr:
+            raise Skipped(last_line(done.stderr).removeprefix("error: "))
+        if not path.exists():
+            raise Failed(f"{command} ended with {done.returncode} and exported nothing: {tail(done)}")
+        exported = path.read_bytes()
+    if target is not None:
+        atomic_write(target, exported)
+    return done, msgspec.json.decode(exported)
+
+
+def resuming(context: Context, name: str) -> list[str]:
+    """Options by which a step keeps what it has measured until its run is whole, and goes on with that.
+
+    What was measured with other sources goes.
+
+    Where that would be one file too many profile.json makes room: step `profile`, the last one, makes it
+    again from crossover.json.
+    """
+    stem = f"{RUNNING}{name.replace(':', '_')}"
+    journal = context.out / (f"{stem}.{context.sources}.jsonl" if context.sources else f"{stem}.jsonl")
+    for old in {*context.out.glob(f"{stem}.*jsonl")} - {journal}:
+        old.unlink()
+    if len({*context.out.iterdir(), journal}) > MOST_FILES:
+        (context.out / "profile.json").unlink(missing_ok=True)
+    return ["--resume", "--journal", str(journal)]
 
 
 def add_run(target: Path, key: str, run: dict[str, Any]) -> None:

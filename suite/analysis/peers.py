@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from backends.arithmetic import ITEMSIZE
 from backends.base import Problem
 
-from ..peers_plan import Group
+from ..peers_plan import Group, group_of
 from ..record import Cell, Run
 
 OURS, ROOF, NUMPY = "native", "roof", "numpy"
@@ -34,9 +35,14 @@ class Entry(msgspec.Struct, frozen=True):
     prepared_s: float | None = None
 
     @property
+    def group(self) -> Group:
+        """What was compared."""
+        return Group(self.problem, self.threads, self.calls_from)
+
+    @property
     def kind(self) -> str:
         """Its class."""
-        return Group(self.problem, self.threads, self.calls_from).kind
+        return self.group.kind
 
     @property
     def best_peer(self) -> str:
@@ -111,25 +117,33 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-class Bar(msgspec.Struct, frozen=True):
-    """One figure to reach: of a class, in words, at least so much; `of` takes the entries of one column.
+class Context(msgspec.Struct, frozen=True):
+    """What a bar may look at beside one entry."""
 
-    A column is a dtype and a number of threads; `context` has the whole run's entries and the machine.
+    caches: dict[int, int]
+    """Level -> bytes of the cache that one core sees."""
+
+    alone_s: dict[Problem, float] = {}
+    """Time of ours on one thread, called from C."""
+
+
+Value = Callable[[Entry, Context], "float | None"]
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """One figure to reach: of a class, in words, at least so much on that many threads.
+
+    `take` makes it of the `value` of every entry in a column (a dtype and a number of threads) that is
+    `among` those that count.
     """
 
     kind: str
     words: str
     least: Callable[[int], float | None]
-    of: Callable[[list[Entry], Context], float | None]
+    value: Value
+    take: Callable[[Sequence[float]], float | None]
+    among: Callable[[Group, Context], bool] = lambda group, context: True
     percent: bool = False
-
-
-class Context(msgspec.Struct, frozen=True):
-    """What a bar may look at beside its own column."""
-
-    every: list[Entry]
-    caches: dict[int, int]
-    """Level -> bytes of the cache that one core sees."""
 
 
 def always(least: float) -> Callable[[int], float | None]:
@@ -147,98 +161,93 @@ def on_many(least: float, two: float | None = None) -> Callable[[int], float | N
     return lambda threads: None if threads == 1 else two if threads == 2 and two is not None else least
 
 
-def mean_ratio(most: int = 1 << 62) -> Callable[[list[Entry], Context], float | None]:
-    """Geometric mean of the ratios up to M = `most`."""
-    return lambda entries, _: geometric_mean([e.ratio for e in entries if e.problem.m <= most])
+def lowest(values: Sequence[float]) -> float | None:
+    """None of nothing."""
+    return min(values, default=None)
 
 
-def least_ratio(entries: list[Entry], _: Context) -> float | None:
-    """The worst single ratio."""
-    return min((e.ratio for e in entries), default=None)
+def sizes(least: int = 1, most: int = 1 << 62) -> Callable[[Group, Context], bool]:
+    """M from `least` to `most`."""
+    return lambda group, _: least <= group.problem.m <= most
 
 
-def roof_share(least: int, most: int) -> Callable[[list[Entry], Context], float | None]:
-    """The lowest share of the roof among M from `least` to `most`."""
-    return lambda entries, _: min(
-        (e.share for e in entries if least <= e.problem.m <= most and e.share is not None), default=None
-    )
+def lies_in(level: str) -> Callable[[Group, Context], bool]:
+    """A matrix in dram or in l3: see `place_of`."""
+    return lambda group, context: place_of(group, context.caches) == level
 
 
-def gain_of_threads(entries: list[Entry], context: Context) -> float | None:
-    """Geometric mean of time on one thread / time on these threads."""
-    alone = {e.problem: e.ours_s for e in context.every if e.threads == 1 and e.calls_from == "c"}
-    return geometric_mean([alone[e.problem] / e.ours_s for e in entries if e.problem in alone])
+def ratio(entry: Entry, _: Context) -> float | None:
+    """Time of the best peer / time of ours."""
+    return entry.ratio
 
 
-def read_share(level: str) -> Callable[[list[Entry], Context], float | None]:
-    """The lowest share of the read bandwidth among matrices that lie in `level`: dram or l3."""
-
-    def share(entries: list[Entry], context: Context) -> float | None:
-        shares = [e.share for e in entries if e.share is not None and place_of(e, context.caches) == level]
-        return min(shares, default=None)
-
-    return share
+def share(entry: Entry, _: Context) -> float | None:
+    """Of the roof."""
+    return entry.share
 
 
-def place_of(entry: Entry, caches: dict[int, int]) -> str:
+def gain_of_threads(entry: Entry, context: Context) -> float | None:
+    """Time on one thread / time on these threads."""
+    alone_s = context.alone_s.get(entry.problem)
+    return alone_s / entry.ours_s if alone_s else None
+
+
+def python_gemm(entry: Entry, _: Context) -> float | None:
+    """Time of np.matmul / time of a plain call."""
+    return entry.peers_s[NUMPY] / entry.ours_s if NUMPY in entry.peers_s else None
+
+
+def python_prepared(entry: Entry, _: Context) -> float | None:
+    """Time of np.matmul / time of a prepared call."""
+    return entry.peers_s[NUMPY] / entry.prepared_s if entry.prepared_s and NUMPY in entry.peers_s else None
+
+
+def place_of(group: Group, caches: dict[int, int]) -> str:
     """Where a gemv's matrix lies: dram from twice the last cache on, l3 between twice L2 and half of L3."""
-    itemsize = 4 if entry.problem.dtype == "float32" else 8
-    p = entry.problem
-    size = p.m * p.n * p.k // (1 if p.op == "gemv" else max(1, min(p.m, p.n))) * itemsize
-    l2, l3 = caches.get(2, 0) * entry.threads, caches.get(3, 0)
+    p = group.problem
+    size = p.m * p.n * p.k // (1 if p.op == "gemv" else max(1, min(p.m, p.n))) * ITEMSIZE[p.dtype]
+    l2, l3 = caches.get(2, 0) * group.threads, caches.get(3, 0)
     if size >= 2 * max(l2, l3):
         return "dram"
     return "l3" if l3 and 2 * l2 <= size <= l3 / 2 else ""
 
 
-def python_ratio(
-    least: int, most: int, prepared: bool = False
-) -> Callable[[list[Entry], Context], float | None]:
-    """The worst time of np.matmul / time of ours among M from `least` to `most`."""
-
-    def ratio(entries: list[Entry], _: Context) -> float | None:
-        found = [e for e in entries if NUMPY in e.peers_s and least <= e.problem.m <= most]
-        times = [(e.peers_s[NUMPY], e.prepared_s if prepared else e.ours_s) for e in found]
-        return min((theirs / own for theirs, own in times if own), default=None)
-
-    return ratio
-
-
 MEAN = "mean against the best peer"
-
 PEAK, READ = "of the FMA peak", "of the read bandwidth"
-LARGEST = 1 << 62
 
+mean = geometric_mean
 BARS = (
-    Bar("4-16", MEAN, always(1.5), mean_ratio()),
-    Bar("4-16", f"{MEAN}, 4 to 8", always(2.0), mean_ratio(8)),
-    Bar("4-16", "all threads against one", on_many(0.97), gain_of_threads),
-    Bar("24-96", MEAN, always(1.05), mean_ratio()),
-    Bar("24-96", f"{PEAK} at 64", on_one(0.88), roof_share(64, 64), percent=True),
-    Bar("128-512", MEAN, always(1.05), mean_ratio()),
-    Bar("128-512", f"{PEAK} at 256", on_one(0.94), roof_share(256, 256), percent=True),
-    Bar("128-512", f"{PEAK} at 512", on_many(0.5, two=0.82), roof_share(512, 512), percent=True),
-    Bar("768-up", MEAN, always(1.02), mean_ratio()),
-    Bar("768-up", f"{PEAK}, lowest", on_one(0.91), roof_share(768, LARGEST), percent=True),
-    Bar("768-up", f"{PEAK} from 2048, lowest", on_many(0.85), roof_share(2048, LARGEST), percent=True),
-    Bar("rectangles", MEAN, always(1.05), mean_ratio()),
-    Bar("rectangles", "lowest against the best peer", always(0.97), least_ratio),
-    Bar("gemv", MEAN, always(1.0), mean_ratio()),
-    Bar("gemv", f"{READ} from memory, lowest", always(0.92), read_share("dram"), percent=True),
-    Bar("gemv", f"{READ} from L3, lowest", always(0.80), read_share("l3"), percent=True),
-    Bar("batch", "mean against a loop over the best peer", always(2.0), mean_ratio()),
-    Bar("python", "gemm against np.matmul, lowest", always(1.0), python_ratio(1, LARGEST)),
-    Bar("python", "prepared call to 16, lowest", always(1.5), python_ratio(1, 16, prepared=True)),
-    Bar("python", "prepared call at 32", always(1.3), python_ratio(32, 32, prepared=True)),
+    Bar("4-16", MEAN, always(1.5), ratio, mean),
+    Bar("4-16", f"{MEAN}, 4 to 8", always(2.0), ratio, mean, sizes(4, 8)),
+    Bar("4-16", "all threads against one, mean", on_many(0.97), gain_of_threads, mean),
+    Bar("24-96", MEAN, always(1.05), ratio, mean),
+    Bar("24-96", f"{PEAK} at 64", on_one(0.88), share, lowest, sizes(64, 64), percent=True),
+    Bar("128-512", MEAN, always(1.05), ratio, mean),
+    Bar("128-512", f"{PEAK} at 256", on_one(0.94), share, lowest, sizes(256, 256), percent=True),
+    Bar("128-512", f"{PEAK} at 512", on_many(0.5, two=0.82), share, lowest, sizes(512, 512), percent=True),
+    Bar("768-up", MEAN, always(1.02), ratio, mean),
+    Bar("768-up", f"{PEAK}, lowest", on_one(0.91), share, lowest, percent=True),
+    Bar("768-up", f"{PEAK} from 2048, lowest", on_many(0.85), share, lowest, sizes(2048), percent=True),
+    Bar("rectangles", MEAN, always(1.05), ratio, mean),
+    Bar("rectangles", "lowest against the best peer", always(0.97), ratio, lowest),
+    Bar("gemv", MEAN, always(1.0), ratio, mean),
+    Bar("gemv", f"{READ} from memory, lowest", always(0.92), share, lowest, lies_in("dram"), percent=True),
+    Bar("gemv", f"{READ} from L3, lowest", always(0.80), share, lowest, lies_in("l3"), percent=True),
+    Bar("batch", "mean against a loop over the best peer", always(2.0), ratio, mean),
+    Bar("python", "gemm against np.matmul, lowest", always(1.0), python_gemm, lowest),
+    Bar("python", "prepared call to 16, lowest", always(1.5), python_prepared, lowest, sizes(1, 16)),
+    Bar("python", "prepared call at 32", always(1.3), python_prepared, lowest, sizes(32, 32)),
 )
 """Means are geometric. 0.97 stands for "no slower": 3 % are left for noise."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A bar in one column: the figure, what was asked, and whether it is met."""
+    """A bar in one column: the figure, what was asked, from how many problems of how many that were meant."""
 
     value: float
     least: float
+    count: int = 1
+    of: int = 1
 
     @property
     def met(self) -> bool:
@@ -258,20 +267,39 @@ def columns(found: Sequence[Entry]) -> list[Column]:
 def judged(run: Run) -> list[tuple[Bar, dict[Column, Result]]]:
     """Every bar that the run says something of, with its result in each column."""
     every = entries(run)
-    context = Context(every, caches_of(run.machine))
-    found = [(bar, _results(bar, every, context)) for bar in BARS]
+    alone_s = {e.problem: e.ours_s for e in every if e.threads == 1 and e.calls_from == "c"}
+    context = Context(caches_of(run.machine), alone_s)
+    missed = missing(run)
+    found = [(bar, _results(bar, every, missed, context)) for bar in BARS]
     return [(bar, results) for bar, results in found if results]
 
 
-def _results(bar: Bar, every: Sequence[Entry], context: Context) -> dict[Column, Result]:
+def missing(run: Run) -> list[Group]:
+    """The groups that were meant to be measured, and have no figure."""
+    there = {entry.group.key for entry in entries(run)}
+    left = (*run.options.get("unmeasured", ()), *run.options.get("too_large", ()))
+    keys = {*left, *(cell.group for cell in run.cells)} - there
+    return [group for key in sorted(keys) if (group := group_of(key)) is not None]
+
+
+def _results(
+    bar: Bar, every: Sequence[Entry], missed: Sequence[Group], context: Context
+) -> dict[Column, Result]:
     results = {}
-    for dtype, threads in columns(every):
-        least = bar.least(threads)
-        own = [e for e in every if (e.problem.dtype, e.threads, e.kind) == (dtype, threads, bar.kind)]
-        value = bar.of(own, context) if least is not None and own else None
-        if value is not None and least is not None:
-            results[dtype, threads] = Result(value, least)
+    for column in columns(every):
+        least = bar.least(column[1])
+        values = [bar.value(e, context) for e in every if _counts(bar, e.group, column, context)]
+        known = [value for value in values if value is not None]
+        figure = bar.take(known)
+        if figure is not None and least is not None:
+            lost = sum(_counts(bar, group, column, context) for group in missed)
+            results[column] = Result(figure, least, len(known), len(values) + lost)
     return results
+
+
+def _counts(bar: Bar, group: Group, column: Column, context: Context) -> bool:
+    here = (group.problem.dtype, group.threads) == column and group.kind == bar.kind
+    return here and bar.among(group, context)
 
 
 def caches_of(machine: dict[str, Any]) -> dict[int, int]:

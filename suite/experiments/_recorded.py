@@ -26,7 +26,8 @@ class Overlay(msgspec.Struct, frozen=True):
 def overlay(asked: Request, profile: Run) -> Overlay:
     """Sets the CPU here against what the profile has of the question; where it has nothing, the CPU alone.
 
-    The sizes to measure are the recorded ones in the range asked for, so that every point has both sides.
+    The sizes to measure are the recorded ones in the range asked for, so that every point has both sides; in
+    `suite.sweep` those asked for come first.
     """
     cells = [cell for cell in profile.cells if wanted(asked, cell)]
     sizes = sweep.shape_sizes(asked, filter(is_answer, cells))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import msgspec
+
 from .. import machine
-from ..record import Run
+from ..record import Cell, Run
 from ..version import version
 
 
@@ -21,3 +23,10 @@ def new_run(experiment: str, command: str, options: dict[str, Any]) -> Run:
         options=machine.scrub(options),
         machine=machine.describe(),
     )
+
+
+def clean(cell: Cell) -> Cell:
+    """The cell without host or user name or absolute path in its texts."""
+    gate = cell.gate and msgspec.structs.replace(cell.gate, detail=machine.scrub(cell.gate.detail))
+    texts = {name: machine.scrub(getattr(cell, name)) for name in ("skip_reason", "config")}
+    return msgspec.structs.replace(cell, gate=gate, **texts)

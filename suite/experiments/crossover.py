@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +17,15 @@ from backends.base import Backend
 from .. import export, gpu_info, machine, options, plan, profiles, request, sweep
 from ..exits import Exit, Stop
 from ..journal import Journal, RecordError
-from ..record import Cell, Run
+from ..record import Run
 from ..render import comparison, progress, summary, svg
 from ..request import Request
 from . import report
 from ._recorded import Overlay, overlay
-from ._run import new_run
+from ._resume import journal_path, kept_in, program, resumable
+from ._run import clean, new_run
 
 EXPERIMENT = "crossover"
-
-MAY_DIFFER = ("options.time_budget_s",)
-"""Fields in which a run may differ from the one it goes on with."""
 
 
 def measure(
@@ -52,7 +47,9 @@ def measure(
     for note in beside.notes:
         click.echo(f"note: {note}", err=True)
     header = header_of(asked, command, beside.about)
-    outcome = sweep.Measuring(beside.local, chosen, journal=journal, clock=clock, tell=tell).run()
+    outcome = sweep.Measuring(
+        beside.local, chosen, first=asked.sizes, journal=journal, clock=clock, tell=tell
+    ).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
@@ -62,13 +59,6 @@ def measure(
         complete=not outcome.unmeasured,
         cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
-
-
-def clean(cell: Cell) -> Cell:
-    """The cell without host or user name or absolute path in its texts."""
-    gate = cell.gate and msgspec.structs.replace(cell.gate, detail=machine.scrub(cell.gate.detail))
-    texts = {name: machine.scrub(getattr(cell, name)) for name in ("skip_reason", "config")}
-    return msgspec.structs.replace(cell, gate=gate, **texts)
 
 
 def header_of(asked: Request, command: str, about: dict[str, Any]) -> Run:
@@ -97,84 +87,10 @@ def unanswered(asked: Request, lines: Sequence[summary.Line]) -> list[str]:
     ]
 
 
-def journal_path(experiment: str, key: str) -> Path:
-    """Where the groups of a request are kept while it runs."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "gemm-crossover" / f"{experiment}-{key}.jsonl"
-
-
-def open_journal(path: Path, experiment: str, asked: dict[str, Any], resume: bool) -> Journal:
-    """A fresh journal, or the one to go on with. Stop (usage) where it belongs to another run or machine."""
-    here = machine.describe()
-    head = Run(
-        experiment=experiment,
-        options=asked,
-        machine={name: here[name] for name in ("fingerprint", "threads", "cuda")},
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if resume:
-            return Journal.resume(path, head, ignore=MAY_DIFFER)
-        return Journal.create(path, head, ignore=MAY_DIFFER, replacing=say_replaced)
-    except RecordError as error:
-        raise Stop(str(error), Exit.USAGE) from None
-    except OSError as error:
-        raise Stop(
-            f"the journal {path} cannot be written: {error.strerror or error}; name another by --journal"
-        ) from None
-
-
-def say_replaced(groups: int) -> None:
-    """The note before the journal of an interrupted run makes way."""
-    click.echo(
-        f"note: the journal of an interrupted run of this question (comparison groups finished: {groups}) is "
-        "replaced, and all is measured afresh; with --resume the same command goes on instead",
-        err=True,
-    )
-
-
 def find_journal(asked: Request, named: Path | None, resume: bool) -> Journal | None:
     """The journal named, else the usual one; None, and a note, where the usual place cannot be written."""
     usual = journal_path(EXPERIMENT, asked.key())
     return kept_in(named or usual, EXPERIMENT, asked.options(), resume, must=named is not None)
-
-
-def kept_in(
-    path: Path, experiment: str, asked: dict[str, Any], resume: bool, must: bool = False
-) -> Journal | None:
-    """The journal at `path`; None, and a note, where it cannot be written and need not (`must`, `resume`)."""
-    try:
-        return open_journal(path, experiment, asked, resume)
-    except Stop as stop:
-        if must or resume or stop.code == Exit.USAGE:
-            raise
-        click.echo(f"note: --resume will not work: {stop}", err=True)
-        return None
-
-
-def program() -> str:
-    """How this command line was started, to be typed again: `gemm-crossover`, or `python3 -m suite`."""
-    start = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
-    return shlex.join(start) if start[-2:] == ["-m", "suite"] else "gemm-crossover"
-
-
-@contextlib.contextmanager
-def resumable(journal: Journal | None, command: str) -> Iterator[None]:
-    """Turns an interruption into the message that says what is kept and how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if journal is None:
-            raise
-        again = command if "--resume" in command.split() else f"{command} --resume"
-        kept = len(journal.done)
-        raise Stop(
-            f"interrupted: {kept} comparison groups are kept; go on with: {again}", Exit.INTERRUPTED
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):  # what is buffered no longer fits on a full disk
-            if journal is not None:
-                journal.close()
 
 
 def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]:

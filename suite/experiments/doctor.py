@@ -122,12 +122,12 @@ def render(found: dict[str, Any]) -> None:
 
 
 def grouped(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Rows of one family (`cuda:...`) that say the same, as one row."""
+    """Rows of one family (`cuda:...`) that say the same, as one row; three are named, more are counted."""
     families: dict[tuple[str, ...], list[str]] = {}
     for name, *rest in rows:
         families.setdefault((name.split(":")[0], *rest), []).append(name)
     return [
-        (names[0] if len(names) == 1 else f"{family}: {len(names)} kernels", *rest)
+        (", ".join(names) if len(names) <= 3 else f"{family}: {len(names)} kernels", *rest)
         for (family, *rest), names in families.items()
     ]
 

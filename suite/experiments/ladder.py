@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,14 +19,15 @@ from backends.arithmetic import canonical_dtype
 from .. import export, ladder, options
 from ..analysis import ladder as analysis
 from ..exits import Exit, Stop
+from ..journal import Journal
 from ..ladder_measure import Climb, Request, Step
 from ..options import Parsed, listed, many, one_of, seconds, whole
 from ..record import Run
 from ..render import ladder as render
 from ..render import terminal
 from ..shapes import parse_sizes
-from ._run import new_run
-from .crossover import clean
+from ._resume import journal_path, kept_in, program, resumable
+from ._run import clean, new_run
 from .report import console_for
 
 EXPERIMENT = ladder.EXPERIMENT
@@ -33,8 +36,14 @@ DTYPES = ("float32", "float64")
 
 def measure(climb: Climb, command: str = "") -> Run:
     """Climb (the request already checked) and return the run."""
+    header = new_run(EXPERIMENT, command, options_of(climb))
+    return msgspec.structs.replace(header, cells=tuple(map(clean, climb.run())))
+
+
+def options_of(climb: Climb) -> dict[str, Any]:
+    """As it stands in the record."""
     asked, provider = climb.asked, climb.provider
-    given = {
+    return {
         "device": asked.device,
         "sizes": list(asked.sizes),
         "dtypes": list(asked.dtypes),
@@ -45,8 +54,13 @@ def measure(climb: Climb, command: str = "") -> Run:
         "levels": [list(pair) for pair in provider.levels],
         "columns": [list(pair) for pair in provider.columns],
     }
-    header = new_run(EXPERIMENT, command, given)
-    return msgspec.structs.replace(header, cells=tuple(map(clean, climb.run())))
+
+
+def journal_for(climb: Climb, named: Path | None, resume: bool) -> Journal | None:
+    """Where the sizes that are done are kept: the file named, else the usual one."""
+    words = msgspec.json.encode(msgspec.structs.replace(climb.asked, time_budget_s=0.0))
+    usual = journal_path(EXPERIMENT, hashlib.sha256(words).hexdigest()[:12])
+    return kept_in(named or usual, EXPERIMENT, options_of(climb), resume, must=named is not None)
 
 
 def checked(asked: Request, provider: ladder.Provider) -> Request:
@@ -96,8 +110,8 @@ would take.
 
 \b
 Examples:
-  gemm-crossover ladder
-  gemm-crossover ladder --dtype f32,f64 --sizes 64:2048:x2 --time-budget 5m
+  gemm-crossover ladder                                                      both types, a minute
+  gemm-crossover ladder --dtype f32 --sizes 64:2048:x2 --time-budget 5m
   gemm-crossover ladder --rung 01_naive --sizes 1023,1024 --time-budget 2m   rows 4096 bytes apart, or not
   gemm-crossover ladder --threads 1 --export-markdown ladder.md
   GEMM_ISA=avx2 gemm-crossover ladder                                        as on an older processor
@@ -127,8 +141,8 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
     "--dtype",
     parse=listed(lambda text: one_of(DTYPES, "dtype")(canonical_dtype(text))),
     kind="dtype",
-    default=("float32",),
-    show_default="float32",
+    default=DTYPES,
+    show_default=",".join(DTYPES),
     help="float32, float64 or both; f32, fp32, f64 and the like are understood.",
 )
 @many("--rung", parse=listed(str), kind="name", help="Only this rung (repeatable).  [default: all]")
@@ -141,7 +155,7 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
 @click.option(
     "--time-budget",
     type=Parsed("time", seconds),
-    default="30",
+    default="60",
     show_default=True,
     metavar="TIME",
     help="Seconds for the whole run, the checks of results included (90, 90s, 2m).",
@@ -155,13 +169,17 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
     help="Of the random operands and the order of rounds.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan; measure nothing.")
+@click.option("--resume", is_flag=True, help="Go on where the same command was interrupted.")
+@click.option(
+    "--journal", type=click.Path(dir_okay=False, path_type=Path), help="Where finished sizes are kept."
+)
 @options.exports("json", "csv", "markdown")
 @click.option("-q", "--quiet", is_flag=True, help="Only the rates over the sizes: no details, no plot.")
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> Exit:
     """Check, climb, show, export."""
     targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
-    export.check_distinct(targets)
+    export.check_distinct({**targets, "the journal": given["journal"]})
     climb = climb_of(given)
     out = console_for(targets)
     if given["dry_run"]:
@@ -169,13 +187,15 @@ def command(ctx: click.Context, **given: Any) -> Exit:
             out.print(Text(line))
         return Exit.OK
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
-    with progress(given["quiet"]) as tell:
-        climb.tell = tell
+    climb.journal = journal_for(climb, given["journal"], given["resume"])
+    with resumable(climb.journal, f"{program()} {words}"), progress(given["quiet"]) as climb.tell:
         run = measure(climb, f"gemm-crossover {words}")
     try:
         render.show(run, out, quiet=given["quiet"])
     finally:  # a closed pipe or a full disk behind standard output
         export.write_all(targets, render.makers(run))
+    if climb.journal is not None:
+        climb.journal.path.unlink(missing_ok=True)
     return ending(run, given["threads"], climb.provider)
 
 

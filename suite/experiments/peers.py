@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from rich.console import Console
 from rich.text import Text
 
 from backends.arithmetic import canonical_dtype
 from backends.cpus import allowed_cpus
 
 from .. import export, machine, options, peers_plan, peers_run
+from ..analysis import peers as analysis
 from ..exits import Exit, Stop
 from ..journal import Journal
 from ..options import Parsed, listed, many, one_of, seconds, whole
@@ -22,8 +25,9 @@ from ..record import Run
 from ..render import peers as render
 from ..render import progress
 from ..shapes import parse_sizes
-from . import crossover, report
-from ._run import new_run
+from . import report
+from ._resume import journal_path, kept_in, program, resumable
+from ._run import clean, new_run
 
 EXPERIMENT = "peers"
 
@@ -46,7 +50,7 @@ Examples:
 
 \b
 More libraries: pip install 'gemm-crossover[peers]' (MKL, OpenBLAS); BLIS and oneDNN come with the system
-(Debian, Ubuntu: apt install libblis4-openmp libdnnl3).
+(apt install libblis4-openmp libdnnl3 on Debian and Ubuntu; on Debian 12 libdnnl2 in place of libdnnl3).
 """
 
 
@@ -63,10 +67,12 @@ def dtype_of(text: str) -> str:
 def request_of(given: dict[str, Any]) -> Asked:
     """The question that the options make."""
     every = tuple(sorted({1, allowed_cpus()}))
+    for count in (count for count in given["threads"] if count > allowed_cpus()):
+        click.echo(f"note: --threads {count}: {allowed_cpus()} can run at once here", err=True)
     squares = tuple(peers_plan.SQUARE_CLASSES)
     return Asked(
         dtypes=given["dtype"],
-        threads=tuple(sorted(given["threads"])) or every,
+        threads=tuple(sorted({min(count, allowed_cpus()) for count in given["threads"]})) or every,
         classes=given["classes"] or (squares if given["sizes"] else peers_plan.CLASSES),
         sizes=given["sizes"] or (),
         backends=given["backend"],
@@ -81,11 +87,11 @@ def header_of(asked: Asked, command: str) -> Run:
     return new_run(EXPERIMENT, command, asked.options())
 
 
-def journal_for(asked: Asked, resume: bool) -> Journal | None:
-    """Where the groups of this question are kept while it runs."""
+def journal_for(asked: Asked, named: Path | None, resume: bool) -> Journal | None:
+    """Where the groups of this question are kept while it runs: the file named, else the usual one."""
     words = msgspec.json.encode(msgspec.structs.replace(asked, time_budget_s=0.0))
-    key = hashlib.sha256(words).hexdigest()[:12]
-    return crossover.kept_in(crossover.journal_path(EXPERIMENT, key), EXPERIMENT, asked.options(), resume)
+    usual = journal_path(EXPERIMENT, hashlib.sha256(words).hexdigest()[:12])
+    return kept_in(named or usual, EXPERIMENT, asked.options(), resume, must=named is not None)
 
 
 def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
@@ -95,6 +101,7 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
     counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items() if count)
     return [
         f"ours against {', '.join(names[1:]) or 'no other library: none was found'}",
+        *(f"not found here: {name}: {why}" for name, why in peers_run.absent(asked.backends).items()),
         f"{', '.join(asked.dtypes)}; threads {', '.join(map(str, asked.threads))}"
         + (f"; held to {asked.isa}" if asked.isa else ""),
         f"{len(groups)} groups: {counted}",
@@ -104,18 +111,22 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
 
 def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, words: str, quiet: bool) -> Run:
     """Measure, and the run."""
-    header = header_of(asked, f"gemm-crossover {words}")
-    again = f"{crossover.program()} {words}"
-    with crossover.resumable(journal, again), progress.steps(hidden=quiet) as tell:
+    header, absent = header_of(asked, f"gemm-crossover {words}"), peers_run.absent(asked.backends)
+    for name, why in absent.items():
+        click.echo(f"note: not compared: {name}: {why}", err=True)
+    again = f"{program()} {words}"
+    with resumable(journal, again), progress.steps(hidden=quiet) as tell:
         outcome = peers_run.measure(asked, names, journal=journal, tell=tell)
     for error in outcome.errors:
         click.echo(f"note: {error}", err=True)
-    extra = {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
+    extra: dict[str, Any] = {"absent": absent} if absent else {}
+    extra |= {"too_large": large} if (large := asked.too_large()) else {}
+    extra |= {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
     return msgspec.structs.replace(
         header,
         options=machine.scrub(header.options | extra),
         complete=not outcome.unmeasured,
-        cells=tuple(map(crossover.clean, outcome.cells)),
+        cells=tuple(map(clean, outcome.cells)),
     )
 
 
@@ -171,28 +182,38 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be measured; measure nothing.")
 @click.option("--resume", is_flag=True, help="Go on where the same command was interrupted.")
+@click.option(
+    "--journal", type=click.Path(dir_okay=False, path_type=Path), help="Where finished groups are kept."
+)
 @options.exports("json", "csv", "markdown")
 @options.quiet
 @click.pass_context
 def command(ctx: click.Context, **given: Any) -> Exit:
     """Check everything, measure, show, export."""
     targets = {kind: given[f"export_{kind}"] for kind in ("json", "csv", "markdown")}
-    export.check_distinct(targets)
-    asked, out = request_of(given), report.console_for(targets)
+    export.check_distinct({**targets, "the journal": given["journal"]})
+    asked, out = peers_run.check(request_of(given)), report.console_for(targets)
     names = peers_run.libraries(asked.backends)
     if given["dry_run"]:
         for line in plan_lines(asked, names):
             out.print(Text(line))
         return Exit.OK
     if len(names) == 1:
-        raise Stop("no CBLAS to compare with was found: pip install 'gemm-crossover[peers]'")
-    journal = journal_for(asked, given["resume"])
+        raise Stop(f"{peers_run.NO_PEER}: pip install 'gemm-crossover[peers]'")
+    journal = journal_for(asked, given["journal"], given["resume"])
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
     run = measured(asked, names, journal, words, given["quiet"])
+    return finish(run, out, targets, journal, given["quiet"])
+
+
+def finish(
+    run: Run, out: Console, targets: dict[str, str | None], journal: Journal | None, quiet: bool
+) -> Exit:
+    """Show and export; the journal goes when all is written. No verdict where nothing could be compared."""
     try:
-        render.show(run, out, quiet=given["quiet"])
-    finally:
+        render.show(run, out, quiet=quiet)
+    finally:  # a closed pipe or a full disk behind standard output
         export.write_all(targets, render.makers(run))
     if journal is not None:
         journal.path.unlink(missing_ok=True)
-    return Exit.OK
+    return Exit.OK if analysis.entries(run) else Exit.NO_VERDICT

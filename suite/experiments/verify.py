@@ -33,12 +33,18 @@ MEASURING = (
     "suite/search.py",
     "suite/sweep.py",
 )
+PEERS = (*NATIVE, "suite/peers*.py")
+LADDER = (*NATIVE, "suite/ladder*.py", "suite/gate*.py", "suite/trials*.py", "suite/harness*.py")
+PEERS_BUDGET_S = 480.0
 
 Step = Callable[[Context], dict[str, Any]]
 
 
-def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
-    """Name -> (step, the sources it depends on), in order. `crossover:...` is one step for each run."""
+def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Step, Sequence[str]]]:
+    """Name -> (step, the sources it depends on), in order. `crossover:...` is one step for each run.
+
+    peers_s: the time budget of step `peers`.
+    """
     found: dict[str, tuple[Step, Sequence[str]]] = {
         "build": (verify_steps.build, NATIVE),
         "environment": (verify_steps.environment, ("suite/machine.py", "backends")),
@@ -59,6 +65,8 @@ def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
         run = partial(verify_steps.crossover_run, options=options, target=out / "sweep.json")
         found[f"sweep:{dtype}"] = (run, MEASURING)
     return found | {
+        "peers": (partial(verify_steps.peers_run, budget_s=peers_s), PEERS),
+        "ladder": (verify_steps.ladder_run, LADDER),
         "compare": (verify_record.compare_runs, MEASURING),
         "profile": (verify_record.write_profile, MEASURING),
     }
@@ -66,7 +74,7 @@ def all_steps(out: Path) -> dict[str, tuple[Step, Sequence[str]]]:
 
 GROUPS = (
     *("build", "environment", "c", "tests", "sanitize", "kernels", "record"),
-    *("crossover", "sweep", "compare", "profile"),
+    *("crossover", "sweep", "peers", "ladder", "compare", "profile"),
 )
 CHEAP = ("build", "record", "compare", "profile")
 """Run at every call: `build` sets up what the others need, the rest only reads what is there."""
@@ -132,21 +140,24 @@ names_option = partial(
     help=f"""Verify kernels and measure crossovers on a GPU machine: one command, at most eight files.
 
 Steps: {", ".join(GROUPS)}. Each one's outcome is kept in DIR/verify.json at once. Calling it again runs what
-is left: steps that failed, did not fit into the time budget, or depend on sources that have changed.
+is left: steps that failed, did not fit into the time budget, or depend on sources that have changed. What
+needs a GPU is skipped where there is none; peers and ladder measure the CPU alone, on any machine.
 
 \b
 Examples:
   gemm-crossover verify --out results
   gemm-crossover verify --out results --time-budget 9m
   gemm-crossover verify --out results --steps tests,sanitize
+  gemm-crossover verify --out results --steps peers,ladder --peers-budget 10m
   gemm-crossover verify --install results      take DIR/verified.json over into this checkout
 
 
 DIR/verified.json says which kernels were shown to work; it is put into place at once, so that they are
 candidates in the crossover runs that follow. DIR/profile.json holds these runs for machines without a GPU.
+DIR/peers.json and DIR/ladder.json are the runs of these two commands: `report` shows them.
 
 \b
-Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call.
+Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call, 130 interrupted.
 """
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the results.")
@@ -159,6 +170,14 @@ Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call.
 @click.option(
     "--time-budget", type=Parsed("time", seconds), metavar="TIME", help="Stop after this time (540, 9m)."
 )
+@click.option(
+    "--peers-budget",
+    type=Parsed("time", seconds),
+    default=f"{PEERS_BUDGET_S:g}",
+    show_default=True,
+    metavar="TIME",
+    help="Time budget of step peers (480, 8m).",
+)
 def command(
     out: Path | None,
     install: Path | None,
@@ -166,6 +185,7 @@ def command(
     skip: tuple[str, ...],
     redo: bool,
     time_budget: float | None,
+    peers_budget: float,
 ) -> Exit:
     """Run the steps, or install what an earlier run found."""
     if (out is None) == (install is None):
@@ -176,20 +196,29 @@ def command(
         click.echo(verify_install.install(install))
         return Exit.OK
     assert out is not None
-    return verify(out.resolve(), only, skip, redo, time_budget)
+    known = all_steps(out.resolve(), peers_budget)
+    return verify(out.resolve(), known, chosen(only, skip, list(known)), redo, time_budget)
 
 
-def verify(out: Path, only: Sequence[str], skip: Sequence[str], redo: bool, budget_s: float | None) -> Exit:
-    """Run what is left of the chosen steps, print a table, and say how it ended."""
-    known = all_steps(out)
-    names = chosen(only, skip, list(known))
+def verify(
+    out: Path, known: dict[str, Any], names: Sequence[str], redo: bool, budget_s: float | None
+) -> Exit:
+    """Run what is left of the named steps, print a table, and say how it ended."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         state = verify_state.load(out)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise Stop(f"--out {str(out)!r} cannot be used: {error.strerror or error}") from error
+    except ValueError as error:
         raise Stop(f"--out: {error}") from error
     context = Context(out, state, budget_s)
-    left = run_all(context, outstanding(context, names, known, redo), known, partial(click.echo, err=True))
+    todo = outstanding(context, names, known, redo)
+    try:
+        left = run_all(context, todo, known, partial(click.echo, err=True))
+    except KeyboardInterrupt:
+        raise Stop(
+            f"interrupted: what is done is kept in {out.name}; the same command goes on", Exit.INTERRUPTED
+        ) from None
     console = terminal.console()
     terminal.show_table(console, "Verification", ("step", "status", "s", "reason"), rows(state, names))
     if left:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..analysis.ladder import Step, check, dtypes, groups, sizes, steps, wrong
-from ..journal import readable
+from ..journal import compact
 from ..record import Run
 from . import figures, markdown
 from .comparison import fitted, machine_line
@@ -164,7 +164,7 @@ def chart(found: Sequence[Step], width: int, mark: str) -> str:
 def makers(run: Run) -> dict[str, Callable[[], bytes]]:
     """For each kind of export the function that makes its bytes."""
     return {
-        "json": lambda: readable(run),
+        "json": lambda: compact(run),
         "csv": lambda: to_csv(run),
         "markdown": lambda: to_markdown(run),
     }

@@ -23,6 +23,9 @@ PYTHON_COLUMNS = (
     "size", "gemm, µs", "prepared, µs", "np.matmul, µs", "np.matmul / gemm", "np.matmul / prepared",
 )  # fmt: skip
 
+FRACTION = "(3/5) behind a figure: it comes from 3 of the 5 problems of its kind."
+ROOFS = {"fma": "of the FMA peak", "read": "of the read bandwidth"}
+
 TITLES = {
     "rectangles": "Rectangles",
     "gemv": "Matrix times vector",
@@ -66,11 +69,16 @@ def headline(run: Run) -> str:
     """Machine, instruction set, libraries and date in one line."""
     cpu = run.machine.get("cpu", {})
     usable = run.machine.get("threads", {}).get("usable", "?")
-    pinned = run.options.get("isa", "")
-    held = f", ours and every peer held to {pinned.upper()}" if pinned else ""
+    pinned = held_to(run)
+    held = f", ours and every peer {pinned}" if pinned else ""
     label = f"{run.options['label']}: " if run.options.get("label") else ""
     named = f"{cpu.get('model', 'unknown CPU')}, {usable} CPUs{held}"
     return f"{label}{named}; {', '.join(libraries(run))}; measured {run.created[:10]}"
+
+
+def held_to(run: Run) -> str:
+    """`held to AVX2`; empty where every library took what the processor has."""
+    return f"held to {run.options['isa'].upper()}" if run.options.get("isa") else ""
 
 
 def libraries(run: Run) -> list[str]:
@@ -99,12 +107,15 @@ def bars(run: Run) -> Shown:
     )
     every = [result for _, found in results for result in found.values()]
     notes = [f"{sum(result.met for result in every)} of {len(every)} bars are met; means are geometric."]
+    notes += [FRACTION] if any(result.of > 1 for result in every) else []
+    notes += [f"Not found here: {name}: {why}" for name, why in run.options.get("absent", {}).items()]
     notes += [f"NOT COUNTED: {backend} in {group}: {reason}" for group, backend, reason in left_out(run)]
-    unmeasured = run.options.get("unmeasured", [])
-    if unmeasured:
-        notes.append(f"{len(unmeasured)} groups did not fit the time budget: {_first(unmeasured)}")
+    for option, what in (("unmeasured", "the time budget"), ("too_large", "into the memory")):
+        if left := run.options.get(option, []):
+            count = f"{len(left)} group{'s' if len(left) > 1 else ''}"
+            notes.append(f"{count} did not fit {what}: {_first(left)}")
     heads = ("class", "figure", "bar", *map(column_name, shown))
-    return Shown("Ours against the best peer", heads, rows, tuple(notes))
+    return Shown(_titled("Ours against the best peer", held_to(run)), heads, rows, tuple(notes))
 
 
 def _first(names: Sequence[str]) -> str:
@@ -117,10 +128,11 @@ def _asked(bar: Bar, found: dict[Column, Result]) -> str:
 
 
 def _verdict(bar: Bar, result: Result | None) -> str:
-    """`1.73 met`; empty where the bar says nothing of the column."""
+    """`1.73 met (3/5)`; empty where the bar says nothing of the column."""
     if result is None:
         return ""
-    return f"{_figure(bar, result.value)} {'met' if result.met else 'NOT MET'}"
+    share = f" ({result.count}/{result.of})" if result.of > 1 else ""
+    return f"{_figure(bar, result.value)} {'met' if result.met else 'NOT MET'}{share}"
 
 
 def _figure(bar: Bar, value: float) -> str:
@@ -144,36 +156,47 @@ def by_class(run: Run) -> list[Shown]:
     """A table for each class, type and number of threads."""
     found = sorted(entries(run), key=lambda entry: order_of(entry.problem))
     return [
-        table(kind, column, own)
+        table(kind, column, own, held_to(run))
         for kind in CLASSES
         for column in columns(found)
         if (own := [e for e in found if e.kind == kind and (e.problem.dtype, e.threads) == column])
     ]
 
 
-def table(kind: str, column: Column, own: Sequence[Entry]) -> Shown:
-    """The figures of one class: rates, share of the roof, and the ratio to the best peer."""
-    name = f"{title(kind)}, {column_name(column)}"
+def table(kind: str, column: Column, own: Sequence[Entry], held: str = "") -> Shown:
+    """The figures of one class, each with its share of the roof, and the ratio to the best peer."""
+    name = _titled(f"{title(kind)}, {column_name(column)}", held)
+    roofs = {entry.roof for entry in own if entry.roof_s}
+    notes = tuple(f"In brackets: part {ROOFS[roof]} of the same round." for roof in ROOFS if roof in roofs)
     if kind == "python":
-        return Shown(name, PYTHON_COLUMNS, tuple(_python_row(entry) for entry in own))
+        return Shown(name, PYTHON_COLUMNS, tuple(_python_row(entry) for entry in own), notes)
     peers = sorted({peer for entry in own for peer in entry.peers_s})
-    unit, roof = ("GB/s", "of read bandwidth") if kind == "gemv" else ("GFLOP/s", "of FMA peak")
-    heads = ("size", f"ours, {unit}", roof, *map(short, peers), "best peer", "ours / best")
-    return Shown(name, heads, tuple(_row(entry, peers) for entry in own))
+    unit = "GB/s" if kind == "gemv" else "GFLOP/s"
+    heads = ("size", f"ours, {unit}", *map(short, peers), "best peer", "ours / best")
+    return Shown(name, heads, tuple(_row(entry, peers) for entry in own), notes)
+
+
+def _titled(name: str, held: str) -> str:
+    return f"{name}, {held}" if held else name
 
 
 def _row(entry: Entry, peers: Sequence[str]) -> tuple[str, ...]:
     work = entry.problem.bytes_min if entry.kind == "gemv" else entry.problem.flops
-    share = "" if entry.share is None else f"{100 * entry.share:.0f} %"
-    rates = [significant(work / entry.peers_s[p] / 1e9) if p in entry.peers_s else "" for p in peers]
+    times = [entry.ours_s, *(entry.peers_s.get(peer) for peer in peers)]
     return (
         size(entry.problem),
-        significant(work / entry.ours_s / 1e9),
-        share,
-        *rates,
+        *(_with_share(entry, time_s, lambda time_s: work / time_s / 1e9) for time_s in times),
         short(entry.best_peer),
         f"{entry.ratio:.2f}",
     )
+
+
+def _with_share(entry: Entry, time_s: float | None, figure: Callable[[float], float]) -> str:
+    """`118 (51 %)`: a figure of a time, and what part of the roof it is; empty without a time."""
+    if time_s is None:
+        return ""
+    share = f" ({100 * entry.roof_s / time_s:.0f} %)" if entry.roof_s else ""
+    return f"{significant(figure(time_s))}{share}"
 
 
 def _python_row(entry: Entry) -> tuple[str, ...]:
@@ -181,7 +204,7 @@ def _python_row(entry: Entry) -> tuple[str, ...]:
     times = [entry.ours_s, prepared, theirs]
     return (
         size(entry.problem),
-        *("" if t is None else significant(1e6 * t) for t in times),
+        *(_with_share(entry, time_s, lambda time_s: 1e6 * time_s) for time_s in times),
         f"{theirs / entry.ours_s:.2f}",
         "" if prepared is None else f"{theirs / prepared:.2f}",
     )

@@ -29,12 +29,14 @@ def _gflop_s(cell: Cell) -> Any:
     return cell.problem.flops * cell.reuse / middle / 1e9 if middle else ""
 
 
-_PROBLEM = ("op", "m", "n", "k", "batch", "dtype", "math", "alpha", "beta")
+_PROBLEM = ("op", "m", "n", "k", "batch", "dtype", "math", "alpha", "beta", "trans_a", "trans_b")
 _CELL = (
     "provenance", "role", "device", "backend", "kernel", "verified", "threads", "threads_observed",
     "transfer", "reuse", "host_memory", "cache_state", "timing", "calls_from",
 )  # fmt: skip
 _MADE: dict[str, Callable[[Cell], Any]] = {
+    "visits": lambda cell: cell.config.get("visits", ""),
+    "call": lambda cell: cell.config.get("call", ""),
     "samples": lambda cell: len(cell.samples_s),
     "time_s": lambda cell: _time(cell, "mid"),
     "time_low_s": lambda cell: _time(cell, "low"),
@@ -55,12 +57,13 @@ def render(run: Run) -> bytes:
     """The cells of `run` as CSV with a header; time and rate are empty where a cell has no samples."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*_PROBLEM, *_CELL, *_MADE, "machine"))
+    writer.writerow((*_PROBLEM, *_CELL, *_MADE, "held_to", "machine"))
+    held_to = run.options.get("isa", "")
     machine = run.machine.get("fingerprint", "")
     recorded = run.options.get("profile", {}).get("fingerprint", "")
     for cell in run.cells:
         values = [getattr(cell.problem, name) for name in _PROBLEM]
         values += [getattr(cell, name) for name in _CELL]
         values += [make(cell) for make in _MADE.values()]
-        writer.writerow([*values, recorded if cell.provenance == "recorded" else machine])
+        writer.writerow([*values, held_to, recorded if cell.provenance == "recorded" else machine])
     return text.getvalue().encode()

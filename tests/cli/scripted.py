@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +95,20 @@ def run_suite(*words, env, timeout=60, **attributes):
     """`python -m suite WORDS` in a process of its own."""
     command = [sys.executable, "-m", "suite", *map(str, words)]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout, **attributes)
+
+
+def interrupted(words, journal, env):
+    """(status, standard error) of `python -m suite WORDS`, stopped by Ctrl-C once a group is kept."""
+    told = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "suite", *map(str, words)]
+    with subprocess.Popen(command, start_new_session=True, **told) as running:
+        end = time.monotonic() + 60
+        while not (journal.exists() and '"group":"gemm' in journal.read_text()):
+            assert time.monotonic() < end and running.poll() is None
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+    return running.returncode, said
 
 
 def records(path: Path) -> list[dict]:

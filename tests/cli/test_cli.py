@@ -66,8 +66,14 @@ class TestHelp:
         assert "doctor cannot be loaded: ImportError: no module named nothing" in result.stderr
 
 
+def test_without_a_command_the_help_is_shown_as_it_is():
+    result = invoke()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: ") and "\nCommands:\n" in result.stderr
+
+
 WRONG = [
-    (("nosuch",), "nosuch"),
+    (("nosuch",), "command 'nosuch' is unknown: use one of crossover, doctor"),
     (("crossover", "--nosuch"), "--nosuch"),
     (("crossover", "--dtype", "float33"), "'float33' is unknown: use one of float64, float32"),
     (("crossover", "--math", "fp31"), "'fp31' is unknown"),

@@ -18,7 +18,7 @@ from rich.console import Console
 from backends.base import Unavailable
 from suite import harness, machine, profiles, record, sweep
 from suite.exits import Exit, Stop
-from suite.experiments import crossover, report
+from suite.experiments import _resume, crossover, report
 from suite.journal import Journal
 from suite.journal import load as load_journal
 from suite.render import comparison, markdown, plot, summary, svg, tables, tidy
@@ -171,16 +171,16 @@ def test_resume_measures_no_group_twice(tmp_path):
 
     gpu.open = interrupted
     path = tmp_path / "journal.jsonl"
-    journal = crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False)
+    journal = _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False)
     with (
         pytest.raises(Stop, match="2 comparison groups are kept; go on with: again --resume") as caught,
-        crossover.resumable(journal, "again"),
+        _resume.resumable(journal, "again"),
     ):
         crossover.measure(asked, chosen=[cpu, gpu], clock=clock, journal=journal)
     assert caught.value.code == Exit.INTERRUPTED
 
     clock, backends = scripted.pair()
-    second = crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
+    second = _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
     assert len(second.done) == 2
     run = crossover.measure(asked, chosen=backends, clock=clock, journal=second)
     sizes_opened = [session.problem.m for session in backends[1].sessions]
@@ -200,29 +200,29 @@ def test_resume_measures_no_group_twice(tmp_path):
 def test_the_command_to_go_on_with_starts_as_this_one_did(monkeypatch, typed, program):
     monkeypatch.setattr(sys, "orig_argv", typed)
     monkeypatch.setattr(sys, "argv", ["program", "crossover", "-q"])
-    assert crossover.program() == program
+    assert _resume.program() == program
 
 
 def test_an_unfinished_journal_is_not_replaced_silently(tmp_path, capsys):
     path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
     clock, backends = scripted.pair()
-    with crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
+    with _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
         crossover.measure(asked, chosen=backends, clock=clock, journal=first)
     assert capsys.readouterr().err == ""
     longer = msgspec.structs.replace(asked, time_budget_s=5.0)
-    crossover.open_journal(path, crossover.EXPERIMENT, longer.options(), resume=False).close()
+    _resume.open_journal(path, crossover.EXPERIMENT, longer.options(), resume=False).close()
     (note,) = capsys.readouterr().err.splitlines()
     assert "(comparison groups finished: 1) is replaced" in note and "--resume" in note
-    crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
+    _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
     assert capsys.readouterr().err == "", "nothing is lost with a journal that holds no group"
 
 
 def test_another_questions_journal_is_replaced_without_a_note(tmp_path, capsys):
     path, asked = tmp_path / "j.jsonl", checked(Request(sizes=(8,), transfers=("resident",)))
     clock, backends = scripted.pair()
-    with crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
+    with _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False) as first:
         crossover.measure(asked, chosen=backends, clock=clock, journal=first)
-    crossover.open_journal(
+    _resume.open_journal(
         path, crossover.EXPERIMENT, checked(Request(sizes=(9,))).options(), resume=False
     ).close()
     assert capsys.readouterr().err == ""
@@ -230,32 +230,30 @@ def test_another_questions_journal_is_replaced_without_a_note(tmp_path, capsys):
 
 def test_resume_refuses_another_question(tmp_path):
     path = tmp_path / "j.jsonl"
-    crossover.open_journal(
+    _resume.open_journal(
         path, crossover.EXPERIMENT, checked(Request(sizes=(8,))).options(), resume=False
     ).close()
     with pytest.raises(Stop, match=r"sizes") as caught:
-        crossover.open_journal(
-            path, crossover.EXPERIMENT, checked(Request(sizes=(9,))).options(), resume=True
-        )
+        _resume.open_journal(path, crossover.EXPERIMENT, checked(Request(sizes=(9,))).options(), resume=True)
     assert caught.value.code == Exit.USAGE
 
 
 def test_resume_refuses_other_thread_limits(tmp_path, monkeypatch):
     path = tmp_path / "j.jsonl"
     asked = checked(Request(sizes=(8,)))
-    crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
+    _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=False).close()
     limited = machine.describe() | {"threads": {"usable": 1, "environment": {"OMP_NUM_THREADS": "1"}}}
     monkeypatch.setattr(machine, "describe", lambda: limited)
     with pytest.raises(Stop, match=r"cannot be resumed: machine\.threads\."):
-        crossover.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
+        _resume.open_journal(path, crossover.EXPERIMENT, asked.options(), resume=True)
 
 
 def test_resume_allows_another_time_budget(tmp_path):
     path = tmp_path / "j.jsonl"
-    crossover.open_journal(
+    _resume.open_journal(
         path, crossover.EXPERIMENT, checked(Request(sizes=(8,))).options(), resume=False
     ).close()
-    again = crossover.open_journal(
+    again = _resume.open_journal(
         path, crossover.EXPERIMENT, checked(Request(sizes=(8,), time_budget_s=5.0)).options(), resume=True
     )
     assert isinstance(again, Journal)
@@ -377,6 +375,16 @@ class TestRecorded:
         recorded = {cell.problem.m for cell in profile.cells}
         here = {cell.problem.m for cell in overlaid.cells if cell.provenance == "measured"}
         assert here <= recorded and min(here) >= 16
+
+    def test_the_sizes_asked_for_come_first(self, profile):
+        clock, (cpu, _) = scripted.pair()
+        asked = checked(Request(sizes=(16, 32, 64), transfers=("resident",)))
+        seen = []
+        crossover.measure(
+            asked, chosen=[cpu], profile=profile, clock=clock, tell=lambda step: seen.append(step.size)
+        )
+        order = list(dict.fromkeys(seen))
+        assert order[:3] == [16, 32, 64] and order[3:] == sorted(order[3:]) and len(order) > 3
 
     @pytest.mark.parametrize(
         ("asked", "said"),

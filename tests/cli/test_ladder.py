@@ -6,7 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from scripted import run_suite
+from scripted import interrupted, run_suite
 
 from suite.cli import app
 
@@ -105,6 +105,12 @@ def test_dry_run_measures_nothing():
     assert "GFLOP/s" not in result.output
 
 
+def test_both_types_unless_told_otherwise(saved):
+    assert "cpu: float32, float64, M = N = K = 64, 256" in invoke("ladder", "--dry-run").output
+    for words in ("float32: GFLOP/s", "float64: GFLOP/s"):
+        assert words in saved[0].output
+
+
 def test_a_rung_that_no_budget_allows_ends_without_a_verdict():
     words = ("--rung", "01_naive,08_library", "--sizes", "1536", "--time-budget", "2", "-q")
     result = invoke("ladder", *words)
@@ -124,6 +130,21 @@ def test_a_lower_instruction_set_shows(tmp_path, no_gpu):
     words = ("--rung", "05_vectorised", "--sizes", "16", "--export-json", tmp_path / "run.json", "-q")
     done = run_suite("ladder", *words, env=no_gpu | {"GEMM_ISA": "portable"})
     assert done.returncode == 0, done.stderr
-    (cell,) = json.loads((tmp_path / "run.json").read_text())["cells"]
-    assert cell["config"]["isa"] == "portable"
+    cell, wide = json.loads((tmp_path / "run.json").read_text())["cells"]
+    assert cell["config"]["isa"] == wide["config"]["isa"] == "portable"
     assert cell["config"]["tile"] == {"mr": 4, "nr": 8, "kc": 128, "nc": 512}
+
+
+def test_an_interrupted_climb_is_gone_on_with(tmp_path, no_gpu):
+    journal, target = tmp_path / "kept.jsonl", tmp_path / "run.json"
+    words = ["ladder", "--dtype", "f32", "--sizes", "16,64,96,128,160,192", "--journal", journal, "-q"]
+    code, said = interrupted([*words, "--time-budget", "30"], journal, no_gpu)
+    assert code == 130
+    assert said.startswith("error: interrupted: ") and said.count("\n") == 1, said
+    assert said.endswith("--time-budget 30 --resume\n")
+    kept = [json.loads(line)["cell"] for line in journal.read_text().splitlines() if '{"cell":' in line]
+    done = run_suite(*words, "--time-budget", "6", "--resume", "--export-json", target, env=no_gpu)
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(target.read_text())["cells"]
+    assert {cell["problem"]["m"] for cell in cells} == {16, 64, 96, 128, 160, 192}
+    assert cells[0]["samples_s"] == kept[0]["samples_s"] and not journal.exists()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from scripted import environment, run_suite
+from scripted import environment, interrupted, run_suite
 
 SOURCE = Path(__file__).parents[1] / "unit" / "fake_cblas.c"
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -48,7 +49,13 @@ def saved(toy, tmp_path_factory):
 
 def test_tables_name_both_sides_and_the_bars(saved):
     done, _ = saved
-    for words in ("4 to 16, f32, 1 thread", "libtoy.so", "of FMA peak", "of read bandwidth", "np.matmul"):
+    for words in (
+        "4 to 16, f32, 1 thread",
+        "libtoy.so",
+        "of the FMA peak",
+        "of the read bandwidth",
+        "np.matmul",
+    ):
         assert words in done.stdout, words
     assert "bars are met" in done.stdout
 
@@ -60,14 +67,18 @@ def test_the_record_has_both_kinds_of_visits_and_no_path(saved, toy):
     visits = {(c["backend"], c["config"].get("visits"), c.get("calls_from", "python")) for c in run["cells"]}
     both = {(name, how, "c") for name in ("native", "cblas:libtoy.so") for how in ("interleaved", "alone")}
     assert both <= visits
-    assert ("numpy", "interleaved", "python") in visits
+    assert {("numpy", how, "python") for how in ("interleaved", "alone")} <= visits
     assert str(toy.parent) not in text
-    assert len({c["process_id"] for c in run["cells"]}) == 3
+    assert len({c["process_id"] for c in run["cells"]}) == 4
 
 
 def test_exports_say_the_same(saved):
     _, paths = saved
-    assert paths["csv"].read_text().count("cblas:libtoy.so") >= 8
+    rows = list(csv.DictReader(paths["csv"].open()))
+    assert sum(row["backend"] == "cblas:libtoy.so" for row in rows) >= 8
+    assert {row["visits"] for row in rows} == {"interleaved", "alone", ""}
+    assert {row["call"] for row in rows} == {"gemm", "prepared", "matmul", ""}
+    assert {row["trans_a"] for row in rows if row["op"] == "gemv"} == {"True", "False"}
     assert "| mean against the best peer |" in paths["markdown"].read_text()
     again = run_suite("report", paths["json"], "-q", env=environment())
     assert again.returncode == 0
@@ -87,10 +98,23 @@ def test_pinned_to_avx2_and_labelled(toy, env):
     assert "ours and every peer held to AVX2" in done.stdout
 
 
+def test_more_threads_than_can_run_are_those_that_can(toy, env):
+    words = ("--threads", "1,4096", "--backend", f"cblas:{toy}", "--dry-run")
+    done = run_suite("peers", *words, env=env)
+    assert done.returncode == 0
+    assert "note: --threads 4096: " in done.stderr and "4096" not in done.stdout
+
+
+def test_what_is_no_library_is_refused_in_one_line(env):
+    done = run_suite("peers", "--backend", f"cblas:{SOURCE}", env=env)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "fake_cblas.c cannot be loaded: invalid ELF header" in done.stderr
+
+
 def test_the_plan_is_shown_and_nothing_measured(toy, env):
     done = run_suite("peers", "--dry-run", "--backend", f"cblas:{toy}", env=env)
     assert done.returncode == 0
-    assert "ours against cblas:" in done.stdout
+    assert "ours against cblas:" in done.stdout and "not found here" not in done.stdout
     assert "4-16" in done.stdout and "GFLOP" not in done.stdout
 
 
@@ -103,6 +127,9 @@ def test_the_plan_is_shown_and_nothing_measured(toy, env):
         (("--isa", "sse"), "instruction set 'sse' is unknown"),
         (("--backend", "numpy"), "is no CBLAS"),
         (("--backend", "cblas:/nowhere/lib.so"), "there is no file /nowhere/lib.so"),
+        (("--backend", "cblas:lib.so"), "backend 'cblas:lib.so' is unknown: use one of cblas:"),
+        (("--backend", "native"), "--backend native is ours"),
+        (("--sizes", "9", "--classes", "rectangles"), "--sizes 9 make no problem"),
         (("--time-budget", "none"), "is not a number of seconds"),
     ],
 )
@@ -130,3 +157,16 @@ def test_what_cannot_run_pinned_is_named_and_left_out(tmp_path, env):
     assert "note: gemm/8x8x8" in done.stderr
     assert "cblas:libunwilling.so cannot run so: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_is_gone_on_with(toy, env, tmp_path):
+    journal = tmp_path / "kept.jsonl"
+    words = ["peers", *FAST[:4], "--classes", "4-16,24-96", "--backend", f"cblas:{toy}", "-q"]
+    words += ["--time-budget", "60", "--journal", str(journal)]
+    code, said = interrupted(words, journal, env)
+    assert code == 130
+    assert said.startswith("error: interrupted: ") and said.count("\n") == 1, said
+    assert f"--journal {journal} --resume" in said
+    again = run_suite(*words[:-3], "3", *words[-2:], "--resume", env=env)
+    assert again.returncode == 0, again.stderr
+    assert "bars are met" in again.stdout and not journal.exists()

@@ -1,6 +1,7 @@
 /* A CBLAS for tests: plain loops. I is its integer type, NAME(x) the name it gives x. WRONG loses the last product
  * of every sum; NO_ASUM leaves cblas_sasum out; CONFIG is what an OpenBLAS tells of itself; FATAL ends the
- * process at the first product, as MKL does where one of its libraries is missing, and DIES_AT at this M. */
+ * process at the first product, as MKL does where one of its libraries is missing, and DIES_AT at this M. With MARK
+ * it calls a function of its own by a name that others have too: another's answer makes its sums wrong. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -19,6 +20,12 @@ static const int trans = 112;
 #ifdef UNLESS_PINNED /* wrong under `--isa avx2` */
 #undef WRONG
 #define WRONG (getenv("OPENBLAS_CORETYPE") != NULL)
+#endif
+
+#ifdef MARK
+#undef WRONG
+#define WRONG (fake_mark() != MARK)
+int fake_mark(void) { return MARK; }
 #endif
 
 #define DEFINE(T, gemm, gemv)                                                                      \

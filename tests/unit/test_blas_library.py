@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from suite import gate
 from suite.exits import Stop
 from suite.request import named
 
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).with_name("fake_cblas.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 
@@ -82,6 +85,22 @@ def test_a_batch_and_the_gate(build: Build):
         assert np.isfinite(session.operands.c).all()
 
 
+OPEN_BESIDE = """
+import ctypes, pathlib, sys
+from backends.blas_library import BlasLibrary
+ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
+print(BlasLibrary("cblas:toy", pathlib.Path(sys.argv[2])).probe().reason or "computes by itself")
+"""
+
+
+def test_what_another_opened_for_everybody_does_not_stand_in(build: Build):
+    """As MKL opens its parts: a BLIS opened later called MKL's `sgemm_` for its own."""
+    other, own = build(MARK=1), build(MARK=2)
+    words = [sys.executable, "-c", OPEN_BESIDE, str(other), str(own)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stdout.strip() == "computes by itself", done.stdout + done.stderr
+
+
 REFUSED = {
     "names and call disagree": ({"suffix": "64_"}, "contradicts itself: by its symbol names.*64.*32"),
     "its word and a call disagree": (
@@ -126,8 +145,10 @@ def test_threads_are_set_and_put_back(build: Build):
 
 def test_mkl_that_would_end_the_process_is_only_absent(build: Build, monkeypatch):
     monkeypatch.delenv("MKL_THREADING_LAYER", raising=False)
-    state = toy(build(MKL=3, FATAL=1)).probe()
+    path = build(MKL=3, FATAL=1)
+    state = toy(path).probe()
     assert not state.ok
+    assert str(path) not in Path("/proc/self/maps").read_text(), "who finds it loaded may call it, and end"
     assert "MKL does not run with any layer of INTEL, GNU, TBB, SEQUENTIAL: exit status 2" in state.reason
 
 
@@ -158,13 +179,22 @@ def test_which_views_are_taken(build: Build):
 
 
 def test_a_library_is_found_on_the_loaders_path_and_named(build: Build, monkeypatch):
-    path = build(64, "", "64_", file="libopenblas64_.so.0")
+    path = build(64, "", "64_", file="libopenblas64_.so.0", CONFIG='"OpenBLAS 0.3.99 USE64BITINT"')
     monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+    monkeypatch.setattr(_blas_find, "find", _blas_find.look)
     mine = [f for f in _blas_find.find() if f.path.resolve() == path.resolve()]
     assert [(f.family, f.origin) for f in mine] == [("openblas64", "system")]
     listed = [b for b in blas_library.load() if getattr(b, "path", None) == path]
     assert [b.name.startswith("cblas:openblas64") for b in listed] == [True]
     assert listed[0].probe().ok
+
+
+def test_what_is_loaded_later_changes_no_name(build: Build):
+    before = [b.name for b in blas_library.load()]
+    path = build(file="libopenblas_late.so", CONFIG='"OpenBLAS 0.3.99"')
+    ctypes.CDLL(str(path))
+    assert path in _blas_find._loaded()
+    assert [b.name for b in blas_library.load()] == before
 
 
 @pytest.mark.parametrize(
@@ -182,9 +212,9 @@ def test_families_by_file_name(name, family):
 
 
 def test_absent_families_are_listed_with_reason_and_cure(monkeypatch):
-    monkeypatch.setattr(_blas_find, "find", list)
+    monkeypatch.setattr(_blas_find, "find", tuple)
     found = {b.name: b.probe() for b in blas_library.load()}
-    assert set(found) == {"cblas:mkl", "cblas:blis", "cblas:openblas"}
+    assert set(found) == {"cblas:mkl", "cblas:blis", "cblas:openblas", "cblas:onednn"}
     assert all(not state.ok and "no such library" in state.reason and state.cure for state in found.values())
 
 

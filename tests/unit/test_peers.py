@@ -14,6 +14,7 @@ from backends.base import Problem
 from backends.operands import Operands, allocate, fill_random
 from suite import journal, peers_plan, peers_run
 from suite.analysis import peers as analysis
+from suite.exits import Exit, Stop
 from suite.peers_bench import Bench, Setup, arena, fill
 from suite.peers_check import Reference
 from suite.peers_plan import CLASSES, Group, Rates, affordable, class_of, groups
@@ -82,6 +83,11 @@ class TestPlan:
             left = {g.problem.m for g in kept if g.kind == kind}
             assert {min(sizes), max(sizes)} <= left
         assert len(kept) < len(wanted)
+
+    def test_a_key_names_its_group(self):
+        for group in groups("float64", (1, 16)):
+            assert peers_plan.group_of(group.key) == group
+        assert peers_plan.group_of("gemm/4x4x4/...") is None
 
     def test_what_is_dear_costs_more(self):
         costs = [peers_plan.cost_s(Group(Problem(m=m, n=m, k=m), 1), 4, RATES) for m in (64, 1024, 4096)]
@@ -233,6 +239,21 @@ class TestAnalysis:
         assert judged["24-96", "of the FMA peak at 64"][column].value == pytest.approx(0.9)
         assert ("batch", "mean against a loop over the best peer") not in judged
 
+    def test_a_mean_says_from_how_many_sizes_of_how_many_it_comes(self):
+        keys = [square(m).key for m in (6, 12, 64)] + [square(8, threads=2).key, "what else there is"]
+        run = run_of(
+            cells(square(4), {"native": 1.0, "cblas:a": 4.0}),
+            cells(square(8), {"native": 1.0, "cblas:a": 4.0}),
+            cells(square(16), {"cblas:a": 1.0}),  # ours has no figure there
+            unmeasured=keys,
+        )
+        judged = {(bar.kind, bar.words): results for bar, results in analysis.judged(run)}
+        column = ("float32", 1)
+        every, small = (judged["4-16", f"{analysis.MEAN}{more}"][column] for more in ("", ", 4 to 8"))
+        assert (every.count, every.of, small.count, small.of) == (2, 5, 2, 3)
+        text = render.to_markdown(run).decode()
+        assert "| 4.00 met (2/5) |" in text and "| 4.00 met (2/3) |" in text and render.FRACTION in text
+
     def test_a_disturbed_peak_is_replaced_by_the_highest_of_the_run(self):
         run = run_of(
             cells(square(64), {"native": 1.0, "cblas:a": 1.0}, roof_s=2.0),
@@ -249,7 +270,7 @@ class TestAnalysis:
             cells(square(512, threads=16), {"native": 1.0, "cblas:a": 2.0}, roof_s=0.6),
         )
         judged = {bar.words: results for bar, results in analysis.judged(run)}
-        gain = judged["all threads against one"]
+        gain = judged["all threads against one, mean"]
         assert set(gain) == {("float32", 2)}
         assert gain["float32", 2].value == pytest.approx(0.5)
         peak = judged["of the FMA peak at 512"]
@@ -263,8 +284,7 @@ class TestAnalysis:
     )
     def test_where_a_matrix_lies(self, m, place):
         group = Group(Problem(op="gemv", m=m, n=m), 1)
-        (entry,) = analysis.entries(run_of(cells(group, {"native": 1.0, "cblas:a": 1.0})))
-        assert analysis.place_of(entry, {2: 1 << 20, 3: 32 << 20}) == place
+        assert analysis.place_of(group, {2: 1 << 20, 3: 32 << 20}) == place
 
     def test_calls_from_python(self):
         times = {"native/gemm": 2.0, "native/prepared": 1.0, "numpy/matmul": 1.4}
@@ -303,10 +323,12 @@ class TestTables:
             "toy: Toy, 2 CPUs, ours and every peer held to AVX2; blis 1.2, mkl 1.2; measured 2026-01-02"
             in text
         )
-        assert "| 64 | 52.4 | 50 % | 17.5 | 26.2 | mkl | 2.00 |" in text
+        assert "| 64 | 52.4 (50 %) | 17.5 (17 %) | 26.2 (25 %) | mkl | 2.00 |" in text
+        assert "24 to 96, f32, 1 thread, held to AVX2" in text
+        assert "In brackets: part of the FMA peak of the same round" in text
         assert "| 24 to 96 | mean against the best peer | ≥ 1.05 | 2.00 met |" in text
         assert "1.99 NOT MET" in text  # rounded down: nearly 2 is not 2
-        assert "1 groups did not fit the time budget: gemm/4x4x4/..." in text
+        assert "1 group did not fit the time budget: gemm/4x4x4/..." in text
 
     def test_the_compact_record_is_read_back_as_it_was(self, tmp_path):
         run = self.run()
@@ -375,18 +397,43 @@ class TestRun:
 
     def test_too_large_for_the_memory_is_left_out(self, monkeypatch):
         monkeypatch.setattr(peers_run.harness_memory, "available_bytes", lambda: 10_000_000)
-        largest = max(g.problem.m * g.problem.n for g in Asked(threads=(1,)).groups("float64"))
+        asked = Asked(threads=(1,))
+        largest = max(g.problem.m * g.problem.n for g in asked.groups("float64"))
         assert largest * 8 < 10_000_000
+        left = asked.too_large()
+        assert "gemm/4096x4096x4096/1/float64/fp64/nn/1/c" in left
+        text = render.to_markdown(run_of(too_large=left)).decode()
+        assert f"{len(left)} groups did not fit into the memory: gemm/" in text
+
+    def test_where_nothing_fits_it_says_how_much_there_is(self, monkeypatch):
+        monkeypatch.setattr(peers_run.harness_memory, "available_bytes", lambda: 1_000_000_000)
+        asked = Asked(threads=(1,), sizes=(10_000,), classes=("768-up",))
+        with pytest.raises(Stop, match=r"smallest problem needs 4\.0 GB in all, 0\.6 GB may be used"):
+            peers_run.check(asked)
+
+    @pytest.mark.parametrize(
+        ("kind", "size", "words"),
+        [
+            ("rectangles", 9, "--sizes 9 make no problem of --classes rectangles: rectangles take none"),
+            ("batch", 33, "batch takes those up to 32"),
+            ("24-96", 97, "24-96 takes those from 17 to 96"),
+            ("768-up", 512, "768-up takes those from 513"),
+        ],
+    )
+    def test_sizes_that_a_class_has_not_are_refused(self, kind, size, words):
+        with pytest.raises(Stop, match=words) as stop:
+            peers_run.check(Asked(threads=(1,), sizes=(size,), classes=(kind,)))
+        assert stop.value.code == Exit.USAGE
 
 
 class TestBench:
     """The measuring itself, in this process: ours alone, so that no other library is needed."""
 
-    def bench(self) -> Bench:
+    def bench(self, name: str = "native", together: bool = True) -> Bench:
         memory = [arena(5000, "float32"), arena(5000, "float32")]
         for seed, array in enumerate(memory):
             fill(array, seed)
-        return Bench(Setup("float32", ("native",), (5000, 5000, 5000)), memory, ("native",), True)
+        return Bench(Setup("float32", ("native",), (5000, 5000, 5000)), memory, (name,), together)
 
     @pytest.mark.parametrize(
         "problem",
@@ -404,11 +451,15 @@ class TestBench:
         assert roof.config["roof"] == ("read" if problem.op == "gemv" else "fma")
 
     def test_calls_from_python_are_three(self):
-        found = self.bench().measure(Group(Problem(m=8, n=8, k=8), 1, "python"))
+        group = Group(Problem(m=8, n=8, k=8), 1, "python")
+        *found, roof = self.bench().measure(group)
         assert [(c.backend, c.config["call"]) for c in found] == [
             ("native", "gemm"), ("native", "prepared"), ("numpy", "matmul"),
         ]  # fmt: skip
         assert all(c.samples_s and c.gate.ok for c in found)
+        assert (roof.backend, roof.config["roof"], roof.calls_from) == ("roof", "fma", "python")
+        alone = self.bench("numpy", together=False).measure(group)
+        assert [(c.backend, c.config["visits"]) for c in alone] == [("numpy", "alone")]
 
     def test_a_wrong_result_has_no_time(self, monkeypatch):
         monkeypatch.setattr("suite.peers_check.CENTRED", 1e-9)

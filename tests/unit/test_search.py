@@ -145,6 +145,12 @@ def test_the_coarse_sizes_come_first_and_small_ones_before_large_ones():
     assert next_sizes(grid(), {8: ("loss",), 1024: ("win",)}) == [16, 32, 64, 128, 256, 512]
 
 
+def test_some_coarse_sizes_come_before_the_others():
+    grid = Grid(coarse=(8, 16, 24, 32, 64), first=(16, 32, 64, 128))
+    assert next_sizes(grid, {}) == [16, 32, 64, 8, 24]
+    assert next_sizes(grid, {16: ("loss",), 8: ("loss",)}) == [32, 64, 24]
+
+
 @settings(max_examples=50)
 @given(st.data())
 def test_it_ends_within_its_limit_whatever_the_verdicts(data):

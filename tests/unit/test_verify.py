@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +17,8 @@ from suite.analysis.crossover import Crossover, Point, crossover
 from suite.analysis.ratio import Ratio
 from suite.exits import Exit, Stop
 from suite.experiments import verify
+from suite.peers_run import NO_PEER
+from suite.record import Run
 from suite.verify_state import Context, Failed, Outcome, OutOfTime, Skipped, State
 from tests.cuda_on_cpu import device as stand_in
 
@@ -111,6 +114,7 @@ def test_the_log_holds_output_and_no_absolute_path(tmp_path):
     ("only", "skip", "expected"),
     [
         (("tests",), (), ["build", "tests", "record", "compare", "profile"]),
+        (("peers", "ladder"), (), ["build", "record", "peers", "ladder", "compare", "profile"]),
         (("sweep:float32",), ("compare",), ["build", "record", "sweep:float32", "profile"]),
     ],
 )
@@ -202,6 +206,87 @@ def test_a_crossover_beyond_the_sweep_agrees_with_a_sweep_that_found_none():
     assert verify_record.agree(cross((1024, False), (1088, True), (2048, True)), none)
     assert not verify_record.agree(cross((512, False), (544, True), (1024, True)), none)
     assert verify_record.agree(Crossover(kind="> largest", resolution=math.inf), none)
+
+
+class Exporting(Context):
+    """Its measuring commands keep a journal while they run, and export a run; counts the files meanwhile."""
+
+    files = 0
+    fault = ""
+
+    def python(self, *words, **environment):
+        journal, self.words = words[words.index("--journal") + 1], words
+        for path in (journal, self.out / "log.txt"):
+            Path(path).touch()
+        self.files = max(self.files, len(list(self.out.iterdir())))
+        if self.fault:
+            return subprocess.CompletedProcess(words, 1, "", f"error: {self.fault}\n")
+        run = {
+            "experiment": words[2],
+            "cells": [1],
+            "complete": True,
+            "options": {"absent": {"cblas:mkl": "x"}},
+        }
+        Path(words[words.index("--export-json") + 1]).write_text(json.dumps(run))
+        Path(journal).unlink()
+        return subprocess.CompletedProcess(words, 0, "a table\n", "")
+
+
+def test_there_are_never_more_files_than_a_lent_machine_hands_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_steps, "need_gpu", lambda _: None)
+    monkeypatch.setattr(verify_record, "runs_in", lambda *_: {"": Run(machine={})})
+    monkeypatch.setattr(verify_record.profiles, "build", lambda *_: Run())
+    c = Exporting(tmp_path, State())
+    steps = verify.all_steps(tmp_path)
+    kinds = ("crossover", "sweep", "peers", "ladder", "profile")
+    names = [name for name in steps if name.split(":")[0] in kinds]
+    (tmp_path / "verified.json").touch()
+    for _ in range(2):  # again with all files there
+        for name in names:
+            outcome = verify_state.run_step(c, name, steps[name][0], "")
+            assert outcome.status == "done", (name, outcome.reason)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "crossover.json", "ladder.json", "log.txt", "peers.json", "profile.json", "sweep.json",
+            "verified.json", "verify.json",
+        ]  # fmt: skip
+    assert c.files == 8
+    (tmp_path / "running-peers.jsonl").touch()
+    (tmp_path / "profile.json").unlink()
+    assert verify_state.run_step(c, "profile", steps["profile"][0], "").reason.startswith(
+        "made when running-p"
+    )
+    assert len(list(tmp_path.iterdir())) == 8
+
+
+def test_peers_is_run_with_its_budget_and_says_what_is_absent(tmp_path):
+    c = Exporting(tmp_path, State())
+    outcome = verify_state.run_step(c, "peers", verify.all_steps(tmp_path, 90)["peers"][0], "")
+    assert (outcome.status, outcome.reason) == ("done", "not compared: cblas:mkl")
+    assert outcome.result["absent"] == {"cblas:mkl": "x"} and outcome.result["table"] == "a table\n"
+    assert json.loads((tmp_path / "peers.json").read_text())["experiment"] == "peers"
+    assert c.words[-7:-3] == ("90", "--resume", "--journal", str(tmp_path / "running-peers.jsonl"))
+
+
+def test_only_what_was_measured_with_the_same_sources_is_gone_on_with(tmp_path):
+    c = Exporting(tmp_path, State())
+    kept = [tmp_path / f"running-peers.{sources}.jsonl" for sources in ("old", "new")]
+    other = tmp_path / "running-peers-too.old.jsonl"
+    for path in (*kept, other):
+        path.touch()
+    c.fault = "killed"
+    verify_state.run_step(c, "peers", verify.all_steps(tmp_path)["peers"][0], "new")
+    assert c.words[c.words.index("--journal") + 1] == str(kept[1])
+    assert [path.exists() for path in (*kept, other)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [(f"{NO_PEER}: pip install it", "skipped"), ("it died", "failed")]
+)
+def test_where_there_is_no_peer_the_step_says_so(tmp_path, fault, status):
+    c = Exporting(tmp_path, State())
+    c.fault = fault
+    outcome = verify_state.run_step(c, "peers", verify.all_steps(tmp_path)["peers"][0], "")
+    assert outcome.status == status and fault in outcome.reason
 
 
 KERNELS = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
