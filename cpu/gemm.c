@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-enum { FEWEST_FLOPS_PER_THREAD = 1 << 20, FLOPS_OF_A_CALL = 1 << 10 };
+enum { FEWEST_FLOPS_PER_THREAD = 1 << 18, FLOPS_OF_A_CALL = 1 << 10 };
 
 static product exchange(const product *p) {
   product q = *p; /* C^T = B^T A^T */
@@ -33,11 +33,9 @@ int gemm_product(const product *given, int threads) {
     return gemv_product(&p);
   }
   product p = given->rs_c == 1 && given->cs_c != 1 ? exchange(given) : *given;
-  if (small_fits(&p)) {
-    small_shared(&p, threads);
-    return GEMM_OK;
-  }
   if (split_k_fits(&p)) return split_k_product(&p, threads);
+  int status;
+  if (shared_product(&p, threads, &status)) return status;
   return gemm_blocked(&p, dispatch_blocks(p.kn), threads);
 }
 

@@ -158,7 +158,8 @@ product product_from(const kernel *kn, const gemm_call *g);
 int gemm_blocked(const product *p, blocking blocks, int threads);
 bool small_fits(const product *p);
 void small_product(const product *p);
-void small_shared(const product *p, int threads);
+bool shared_product(const product *p, int threads,
+                    int *status); /* false: not done, pack in common */
 bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size);
 bool split_k_fits(const product *p);
 int split_k_product(const product *p, int threads);

@@ -1,23 +1,49 @@
-/* Small products: no memory from the heap. The tiles of kernels/small_body.h read A, and B where its rows are
- * contiguous, in place; otherwise one micro-panel of B at a time is packed on the stack.
+/* Small and middle products: no memory from the heap. The tiles of kernels/small_body.h read A in place, and B
+ * where its rows are contiguous and do not meet in the same few places of the caches; otherwise one micro-panel
+ * of B at a time is packed on the stack, for a block of rows of A that stays in the second-level cache.
  *
- * Measured on AVX-512 against the packed path of its day: 10 to 20 % faster at 72 to 128 in float32, 7 to 18 %
- * in float64, 7 % at 192; but three times slower at 512 in float64, where rows 4096 bytes apart meet in the same
- * few places of the caches. */
+ * Measured on one AVX-512 thread against blocked.c, which packs A too: float32 10 to 20 % faster at 72 to 128,
+ * 7 % at 192, 12 % at 384, 7 % at 512, 4 % at 640; float64 7 to 18 % at 72 to 128, 12 % at 256, 8 % at 384. It
+ * was 3 % slower at 760, where A in float32 no longer fits that cache. */
 #include "internal.h"
 
-enum { SMALL_VOLUME = 256 * 256 * 256, SMALL_K = 512, FEW_ROWS = 64, WAY_BYTES = 4096 };
+enum {
+  SMALL_VOLUME = 256 * 256 * 256,
+  LARGEST_K = 640,
+  FEW_K = 64,
+  FEW_ROWS = 512,
+  WAY_BYTES = 4096
+};
+enum { MIDDLE_M = 1024, MIDDLE_N = 768 };
 
 /* Do `rows` rows this far apart compete for one set of the first-level cache? */
 bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size) {
-  return rows > 1 && stride * size % WAY_BYTES == 0;
+  return rows > 1 && stride != 0 && stride * size % WAY_BYTES == 0;
 }
 
+static bool little(const product *p) {
+  return (double)p->m * (double)p->n * (double)p->k <= SMALL_VOLUME;
+}
+
+/* How often four fifths of the second-level cache (twice what blocked.c packs of A) go into A. */
+static double parts_of_a(const product *p) {
+  const blocking b = dispatch_blocks(p->kn);
+  return (double)p->m * (double)p->k / (2 * (double)b.mc * (double)b.kc);
+}
+
+/* Beyond MIDDLE_M rows a panel of C meets more pages than are kept at hand: 4096x4096x64 took 1.2 times as
+ * long. A in two parts pays while there is little of B to pack twice: 1023x1025x600 took 1.1 times as long. */
 bool small_fits(const product *p) {
-  if (p->k > SMALL_K || (double)p->m * (double)p->n * (double)p->k > SMALL_VOLUME) return false;
-  const ptrdiff_t size = p->kn->size;
-  if (rows_collide(p->m, p->rs_a, size)) return false;
-  return p->cs_b != 1 || p->k <= FEW_ROWS || !rows_collide(p->k, 2 * p->rs_b, size);
+  if (p->k > LARGEST_K || rows_collide(p->m, p->rs_a, p->kn->size)) return false;
+  if (little(p)) return true;
+  return p->cs_a == 1 && p->m <= MIDDLE_M && parts_of_a(p) <= (p->n <= MIDDLE_N ? 2 : 1);
+}
+
+/* Is B read in place? A packed panel pays from the second tile of rows on. */
+static bool b_in_place(const product *p) {
+  if (p->cs_b != 1) return false;
+  if (p->m <= p->kn->mr || (p->k <= FEW_K && p->m <= FEW_ROWS)) return true;
+  return !rows_collide(p->k, 2 * p->rs_b, p->kn->size);
 }
 
 /* Columns j to j + n of C from such columns of B, whose rows are contiguous. */
@@ -40,21 +66,37 @@ static void columns(const product *p, const void *b, ptrdiff_t rs_b, ptrdiff_t j
   }
 }
 
+static void by_panels(const product *p) {
+  const kernel *kn = p->kn;
+  _Alignas(CACHE_LINE) char panel[LARGEST_K * MAX_NR_BYTES];
+  for (ptrdiff_t j = 0; j < p->n; j += kn->nr) {
+    const ptrdiff_t n = min_of(kn->nr, p->n - j);
+    kn->pack_b(n, p->k, p->b + j * p->cs_b * kn->size, p->cs_b, p->rs_b, panel);
+    columns(p, panel, kn->nr, j, n);
+  }
+}
+
+static void rows_product(const product *p) {
+  const kernel *kn = p->kn;
+  if (!b_in_place(p)) {
+    by_panels(p);
+  } else if (p->cs_c == 1) {
+    columns(p, p->b, p->rs_b, 0, p->n);
+  } else {
+    for (ptrdiff_t j = 0; j < p->n; j += kn->nr)
+      columns(p, p->b + j * kn->size, p->rs_b, j, min_of(kn->nr, p->n - j));
+  }
+}
+
 void small_product(const product *p) {
   const kernel *kn = p->kn;
-  _Alignas(CACHE_LINE) char panel[SMALL_K * MAX_NR_BYTES];
-  if (p->cs_b == 1 && p->cs_c == 1) {
-    columns(p, p->b, p->rs_b, 0, p->n);
-    return;
-  }
-  for (ptrdiff_t j = 0; j < p->n; j += kn->nr) {
-    const char *b = p->b + j * p->cs_b * kn->size;
-    const ptrdiff_t n = min_of(kn->nr, p->n - j);
-    if (p->cs_b == 1) {
-      columns(p, b, p->rs_b, j, n);
-    } else {
-      kn->pack_b(n, p->k, b, p->cs_b, p->rs_b, panel);
-      columns(p, panel, kn->nr, j, n);
-    }
+  const bool whole = little(p) || parts_of_a(p) <= 1;
+  const ptrdiff_t rows = whole ? p->m : round_up(ceil_div(p->m, 2), kn->mr);
+  product part = *p;
+  for (ptrdiff_t i = 0; i < p->m; i += rows) {
+    part.m = min_of(rows, p->m - i);
+    part.a = p->a + i * p->rs_a * kn->size;
+    part.c = p->c + i * p->rs_c * kn->size;
+    rows_product(&part);
   }
 }

@@ -11,7 +11,8 @@ static void one(int type, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int threads, in
   if (beta != 0) fill(&c);
   double *want = expected(&a, &b, &c, -2, beta);
   const product p = product_of(&a, &b, &c, -2, beta);
-  small_shared(&p, threads);
+  int status = -1;
+  CHECK(shared_product(&p, threads, &status) && status == GEMM_OK, "%td x %td x %td, %d threads: not shared", m, n, k, threads);
   check_equal(&c, want, "shared by threads");
   CHECK(numbers_in(&c) == m * n, "wrote outside C");
   free(want);
@@ -25,6 +26,26 @@ static void test_blocks_of_one(int type) {
     for (int way = 0; way < 12; way++)
       one(type, 2 + random_below(90), 2 + random_below(130), 1 + random_below(60), threads, way);
   one(type, 200, 250, 40, 16, 0);
+}
+
+/* Blocks that read A in place, in one part and in two, with panels of B packed; and, A's rows 4096 bytes
+ * apart, such as pack it for themselves. On the way that packs in common, shared_product does nothing. */
+static void test_middle(int type) {
+  const ptrdiff_t row = 4096 / (ptrdiff_t)size_of(type);
+  for (int threads = 1; threads <= 3; threads++) {
+    one(type, 290, 300, 300, threads, 0);
+    one(type, 600, 60, 640, threads, 0);
+    one(type, 300, 512, 150, threads, 0);
+  }
+  one(type, 64, 64, row, 4, 0);
+  matrix a = make(type, 64, row, ROWS, 0), b = make(type, row, 64, ROWS, 0),
+         c = make(type, 64, 64, ROWS, 0);
+  const product p = product_of(&a, &b, &c, 1, 0);
+  int status = -1;
+  CHECK(!shared_product(&p, 1, &status) && status == -1, "one thread packs A that collides");
+  free(a.memory);
+  free(b.memory);
+  free(c.memory);
 }
 
 enum { N = 23, BATCH = 301, EACH = N * N };
@@ -62,6 +83,7 @@ static void test_batch(int type) {
 
 int main(void) {
   on_every_isa(test_blocks_of_one);
+  on_every_isa(test_middle);
   on_every_isa(test_batch);
   return 0;
 }
