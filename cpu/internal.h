@@ -20,7 +20,7 @@
 #define TLS_MODEL
 #endif
 
-enum { CACHE_LINE = 64, TYPES = 2 };
+enum { CACHE_LINE = 64, TYPES = 2, PREFETCH_STEPS = 8 };
 
 /* One micro-tile: C[0:m, 0:n] = alpha * A B + beta * C, m <= MR, n <= NR, unit column strides of B
  * and C. beta == 0 does not read C. Nothing outside the given extents is read or written. */
@@ -33,6 +33,10 @@ typedef struct {
   void *c;
   ptrdiff_t rs_c;
   double alpha, beta;
+  /* Will be read soon: so many rows of NR elements, `ahead_step` bytes apart. Brought near by whole packed
+   * tiles, one row every PREFETCH_STEPS steps of k. */
+  const char *ahead;
+  ptrdiff_t ahead_step, ahead_rows;
 } tile;
 
 /* y[i] = alpha * (A x)[i] + beta * y[i]; x contiguous. */
@@ -150,12 +154,13 @@ static inline bool quick_fits(const gemm_call *g) {
   return g->alpha > 1e-30 || g->alpha < -1e-30;
 }
 
-/* gemm.c, batch.c, small.c, small_shared.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. `threads`: at most so many. */
+/* gemm.c, batch.c, blocked.c, blocked_shared.c, small.c, small_shared.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. `threads`: at most so many. */
 int gemm_product(const product *p, int threads);
 int gemm_batch(const kernel *kn, const gemm_call *call);
 int threads_worth(ptrdiff_t batch, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
 product product_from(const kernel *kn, const gemm_call *g);
 int gemm_blocked(const product *p, blocking blocks, int threads);
+int blocked_alone(const product *p, blocking blocks);
 bool small_fits(const product *p);
 void small_product(const product *p);
 bool shared_product(const product *p, int threads,
@@ -168,9 +173,5 @@ void scale_c(const product *p);
 
 /* tile.c: one micro-tile with any strides of C. */
 void tile_store(const kernel *kn, tile *t, char *c, ptrdiff_t rs_c, ptrdiff_t cs_c);
-
-/* pack.c: panel `index` of a strip cut into panels of `width` rows. */
-void pack_panel(const kernel *kn, pack_fn *pack, ptrdiff_t width, ptrdiff_t rows, ptrdiff_t k,
-                const char *src, ptrdiff_t ws, ptrdiff_t ks, char *dst, ptrdiff_t index);
 
 #endif
