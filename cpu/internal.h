@@ -44,6 +44,7 @@ typedef struct {
   void *y;
   ptrdiff_t inc_y;
   double alpha, beta;
+  bool far; /* A lies beyond the second-level cache */
 } matvec;
 
 /* Packs a `valid` x k strip into a micro-panel: dst[p * width + w] = src[w * ws + p * ks]. Places with
