@@ -66,6 +66,7 @@ typedef struct {
   /* A whole product read in place: sizes from 1 to 2^24, batch 1, unit column strides of B and C,
    * alpha not 0. */
   void (*multiply_small)(const gemm_call *g);
+  void (*multiply_batch)(const gemm_call *g); /* the same for a batch of any size */
 } kernel;
 
 /* One product with everything resolved. */
