@@ -151,6 +151,20 @@ typedef struct {
 #define part_shapes half_shapes
 #endif
 
+#define VEC(x)  x
+#define TILE(x) full_##x
+#define LANES   VL
+#include "small_turned.h"
+
+#ifdef HALF_VEC
+#define VEC     HALF_VEC
+#define TILE(x) half_##x
+#define LANES   HALF
+#include "small_turned.h"
+#else
+#define half_turned_tiles full_turned_tiles
+#endif
+
 INLINE const shapes *shapes_for(ptrdiff_t n) {
   if (n >= VL) return &full_shapes[(n - 1) / VL];
   if (MASKS_ARE_FREE) return n <= LEAST ? least_shapes : n <= HALF ? half_shapes : part_shapes;
@@ -191,7 +205,23 @@ INLINE rows_fn *whole_tile(const gemm_call *g) {
   return (g->cs_a == 1 ? s->unit : s->any)[g->m - 1];
 }
 
+static __attribute__((noinline)) void small_turned(const gemm_call *g) {
+  rows_fn *const *const tiles = g->n <= HALF ? half_turned_tiles : full_turned_tiles;
+  const ptrdiff_t width = g->n <= HALF ? HALF : VL;
+  const int parts = ((int)g->m + POINTERS - 1) / POINTERS;
+  for (ptrdiff_t j = 0; j < g->n; j += width)
+    for (int i = 0; i < parts; i++) {
+      const int first = (int)g->m * i / parts, last = (int)g->m * (i + 1) / parts;
+      tiles[last - first - 1](g, (const T *)g->a + first * g->rs_a, (const T *)g->b + j * g->cs_b,
+                              (T *)g->c + first * g->rs_c + j, min_of(width, g->n - j));
+    }
+}
+
 static void multiply_small(const gemm_call *g) {
+  if (g->cs_b != 1) {
+    small_turned(g);
+    return;
+  }
   rows_fn *const tile = whole_tile(g);
   if (tile)
     tile(g, g->a, g->b, g->c, g->n);
@@ -200,13 +230,13 @@ static void multiply_small(const gemm_call *g) {
 }
 
 static void multiply_batch(const gemm_call *g) {
-  rows_fn *const tile = whole_tile(g);
+  rows_fn *const tile = g->cs_b == 1 ? whole_tile(g) : NULL;
   gemm_call one = *g;
   for (ptrdiff_t i = g->batch; i > 0; i--) {
     if (tile)
       tile(&one, one.a, one.b, one.c, one.n);
     else
-      small_blocks(&one);
+      multiply_small(&one);
     one.a = (const T *)one.a + g->bs_a;
     one.b = (const T *)one.b + g->bs_b;
     one.c = (T *)one.c + g->bs_c;
