@@ -24,16 +24,16 @@ static int multiply_range(const kernel *kn, const gemm_call *call, ptrdiff_t fro
   gemm_call one = *call;
   one.batch = 1;
   advance(&one, call, from, kn->size);
-  const bool quick = quick_fits(&one);
+  if (quick_fits(&one)) {
+    one.batch = to - from;
+    kn->multiply_batch(&one);
+    return GEMM_OK;
+  }
   for (ptrdiff_t i = from; i < to; i++) {
-    if (i > from) advance(&one, call, 1, kn->size);
-    if (quick) {
-      kn->multiply_small(&one);
-      continue;
-    }
     const product p = product_from(kn, &one);
     const int status = gemm_product(&p, threads);
     if (status != GEMM_OK) return status;
+    if (i + 1 < to) advance(&one, call, 1, kn->size);
   }
   return GEMM_OK;
 }

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-enum { FEWEST_BYTES_PER_THREAD = 1 << 18, ROW_GRAIN = 16, ITEMS_PER_THREAD = 4 };
-enum { MAX_THREADS = 64, MAX_PARTS = 64, SPLIT_ROWS = 64 };
+enum { FEWEST_BYTES_PER_THREAD = 1 << 18, NEAR_BYTES = 1 << 20, ROW_GRAIN = 16 };
+enum { ITEMS_FAR = 4, ITEMS_NEAR = 1, COLUMNS_OF_ITEM = 32, MAX_THREADS = 64 };
 
 #define DEFINE_LOOSE(T, name)                                                                      \
   static void name(const matvec *v) {                                                              \
@@ -36,7 +36,8 @@ typedef struct {
   const kernel *kn;
   const matvec *whole;
   worklist list;
-  char *parts; /* of y, one column of SPLIT_ROWS for each item; where columns are shared */
+  char *parts; /* of y, one for each item; where columns are shared */
+  ptrdiff_t part_rows;
 } job;
 
 static void rows_item(const job *w, ptrdiff_t item) {
@@ -56,7 +57,7 @@ static void columns_item(const job *w, ptrdiff_t item) {
   part.n = n * (item + 1) / w->list.items - first;
   part.a = (const char *)part.a + first * part.cs_a * size;
   part.x = (const char *)part.x + first * size;
-  part.y = w->parts + item * SPLIT_ROWS * size, part.inc_y = 1;
+  part.y = w->parts + item * w->part_rows * size, part.inc_y = 1;
   part.alpha = 1, part.beta = 0;
   rows_product(w->kn, &part);
 }
@@ -71,32 +72,39 @@ static void work(void *arg, int id, int count) {
       rows_item(w, item);
 }
 
-static void share(const kernel *kn, const matvec *v, int threads, ptrdiff_t items, char *parts) {
+static void share(job *w, int threads) {
   counter counters[MAX_THREADS + 1];
-  threads = (int)min_of(threads, MAX_THREADS);
   for (int i = 0; i <= threads; i++) atomic_init(&counters[i].value, 0);
-  job w = {kn, v, {counters, items, threads}, parts};
-  pool_run(work, &w, threads);
+  w->list.counters = counters, w->list.owners = threads;
+  pool_run(work, w, threads);
 }
 
-/* Few long rows: partial sums side by side, then their sum as one more product, with a vector of ones. */
-static void share_columns(const kernel *kn, const matvec *v, int threads) {
-  static const float ones_f32[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
-  static const double ones_f64[MAX_PARTS] = {[0 ... MAX_PARTS - 1] = 1};
-  double parts[MAX_PARTS * SPLIT_ROWS];
-  const ptrdiff_t items = min_of(MAX_PARTS, (ptrdiff_t)threads * ITEMS_PER_THREAD);
-  share(kn, v, threads, items, (char *)parts);
-  const void *ones = kn->type == GEMM_F32 ? (const void *)ones_f32 : (const void *)ones_f64;
-  const matvec sum = {v->m, items, parts, 1, SPLIT_ROWS, ones, v->y, v->inc_y, v->alpha, v->beta};
-  kn->add_columns(&sum);
+/* The sum of all parts is one more product, with a vector of ones. */
+static void add_parts(const job *w) {
+  static const float ones_f32[MAX_THREADS * ITEMS_FAR] = {[0 ... MAX_THREADS * ITEMS_FAR - 1] = 1};
+  static const double ones_f64[MAX_THREADS * ITEMS_FAR] = {[0 ... MAX_THREADS * ITEMS_FAR - 1] = 1};
+  const matvec *v = w->whole;
+  matvec sum = *v;
+  sum.n = w->list.items, sum.far = false;
+  sum.a = w->parts, sum.rs_a = 1, sum.cs_a = w->part_rows;
+  sum.x = w->kn->type == GEMM_F32 ? (const void *)ones_f32 : (const void *)ones_f64;
+  w->kn->add_columns(&sum);
 }
 
 static int threads_for(const product *p) {
   const double bytes = (double)p->m * (double)p->k * (double)p->kn->size;
   const double most = bytes / FEWEST_BYTES_PER_THREAD;
-  const int threads = gemm_threads_get();
+  const int threads = (int)min_of(gemm_threads_get(), MAX_THREADS);
   if (most < 2) return 1;
   return most < threads ? (int)most : threads;
+}
+
+/* Few long rows; or contiguous columns, so many that reading them outweighs a y for each item: then every
+ * thread reads memory from one end to the other. */
+static bool columns_are_shared(const matvec *v, int threads, ptrdiff_t items) {
+  if (threads == 1) return false;
+  if (v->rs_a == 1 && v->cs_a != 1) return v->n >= COLUMNS_OF_ITEM * items;
+  return v->m < (ptrdiff_t)ROW_GRAIN * threads && v->n >= items;
 }
 
 static void copy_vector(char *to, const char *from, ptrdiff_t n, ptrdiff_t step, ptrdiff_t size) {
@@ -104,19 +112,27 @@ static void copy_vector(char *to, const char *from, ptrdiff_t n, ptrdiff_t step,
 }
 
 int gemv_product(const product *p) {
-  matvec v = {p->m, p->k, p->a, p->rs_a, p->cs_a, p->b, p->c, p->rs_c, p->alpha, p->beta};
-  if (p->rs_b != 1 && p->k > 1) {
-    char *x = buffer_get((size_t)(p->k * p->kn->size));
-    if (!x) return GEMM_NO_MEMORY;
-    copy_vector(x, p->b, p->k, p->rs_b, p->kn->size);
-    v.x = x;
-  }
+  matvec v = {p->m, p->k, p->a, p->rs_a, p->cs_a, p->b, p->c, p->rs_c, p->alpha, p->beta, false};
+  const ptrdiff_t size = p->kn->size;
   const int threads = threads_for(p);
+  /* What lies in a thread's own cache stays with that thread. */
+  v.far = (double)v.m * (double)v.n * (double)size > (double)NEAR_BYTES * threads;
+  const ptrdiff_t items = threads * (v.far ? ITEMS_FAR : ITEMS_NEAR);
+  const bool columns = columns_are_shared(&v, threads, items);
+  job w = {p->kn, &v, {NULL, items, 0}, NULL, round_up(v.m, CACHE_LINE)};
+  const ptrdiff_t parts = columns ? items * w.part_rows * size : 0;
+  const ptrdiff_t copy = p->rs_b != 1 && p->k > 1 ? v.n * size : 0;
+  char *memory = parts + copy > 0 ? buffer_get((size_t)(parts + copy)) : NULL;
+  if (parts + copy > 0 && !memory) return GEMM_NO_MEMORY;
+  if (columns) w.parts = memory;
+  if (copy > 0) {
+    copy_vector(memory + parts, p->b, v.n, p->rs_b, size);
+    v.x = memory + parts;
+  }
   if (threads == 1)
     rows_product(p->kn, &v);
-  else if (v.m < (ptrdiff_t)ROW_GRAIN * threads && v.m <= SPLIT_ROWS)
-    share_columns(p->kn, &v, threads);
   else
-    share(p->kn, &v, threads, (ptrdiff_t)threads * ITEMS_PER_THREAD, NULL);
+    share(&w, threads);
+  if (columns) add_parts(&w);
   return GEMM_OK;
 }

@@ -48,6 +48,7 @@ typedef struct {
   void *y;
   ptrdiff_t inc_y;
   double alpha, beta;
+  bool far; /* A lies beyond the second-level cache */
 } matvec;
 
 /* Packs a `valid` x k strip into a micro-panel: dst[p * width + w] = src[w * ws + p * ks]. Places with
@@ -66,9 +67,10 @@ typedef struct {
   void (*add_columns)(const matvec *v);                  /* rs_a == 1 */
   double (*fma_chains)(ptrdiff_t steps, double *sink);   /* roof_body.h: returns FLOP done */
   double (*read_sum)(const void *data, ptrdiff_t bytes); /* a multiple of the cache line */
-  /* A whole product read in place: sizes from 1 to 2^24, batch 1, unit column strides of B and C,
-   * alpha not 0. */
+  /* A whole product read in place: sizes from 1 to 2^24, batch 1, a unit column stride of C, and of B or,
+   * up to QUICK_TURNED_BYTES, a unit row stride; alpha not 0. */
   void (*multiply_small)(const gemm_call *g);
+  void (*multiply_batch)(const gemm_call *g); /* the same for a batch of any size */
 } kernel;
 
 /* One product with everything resolved. */
@@ -147,10 +149,14 @@ void *buffer_get(size_t bytes);
 
 /* Can multiply_small take this call as it is? Nothing to pack, to share or to scale: sizes from 1, but n from
  * 2, to QUICK, and alpha is not 0 in float32 either. */
-enum { QUICK = 64 };
+enum { QUICK = 64, QUICK_TURNED_BYTES = 64 };
 static inline bool quick_fits(const gemm_call *g) {
   if (((size_t)(g->m - 1) | (size_t)(g->n - 2) | (size_t)(g->k - 1)) >= QUICK) return false;
-  if (g->cs_b != 1 || g->cs_c != 1 || g->batch != 1) return false;
+  if (g->cs_c != 1 || g->batch != 1) return false;
+  if (g->cs_b != 1) { /* in float64, packing was faster from 12 on */
+    const ptrdiff_t longest = max_of(g->m, max_of(g->n, g->k));
+    if (g->rs_b != 1 || longest << (g->type == GEMM_F32 ? 2 : 3) > QUICK_TURNED_BYTES) return false;
+  }
   return g->alpha > 1e-30 || g->alpha < -1e-30;
 }
 

@@ -61,7 +61,8 @@ static void sum_item(const job *w, ptrdiff_t i) {
                       p->c + i * p->rs_c * size,
                       p->cs_c,
                       p->alpha,
-                      p->beta};
+                      p->beta,
+                      false};
   p->kn->add_columns(&sum);
 }
 

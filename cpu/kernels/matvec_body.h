@@ -2,7 +2,11 @@
  * weighted sums of columns where columns are. Each element of A is read once. */
 #include "../internal.h"
 
-enum { DOT_ROWS = 4, SUM_COLUMNS = 4, SUM_STRIP = 2048, SHORT_VECTORS = 4 };
+/* A matrix beyond the second-level cache is read in STREAMS_FAR streams, each from one end of its part to the
+ * other and prefetched: 93 to 95 % of the read bandwidth from memory, where four neighbouring rows at a time
+ * reached 82 to 91. Nearer, prefetching takes 10 % away, and so do eight streams. */
+enum { STREAMS_NEAR = 4, STREAMS_FAR = 8, PREFETCH = 1024 };
+enum { SUM_STRIP = 65536 / (int)sizeof(T), SHORT_VECTORS = 4 };
 
 #define MATVEC_INLINE static inline __attribute__((always_inline))
 
@@ -25,33 +29,49 @@ static inline void finish_vector(const matvec *v, ptrdiff_t i, V sums) {
   vstore(y, v->beta != 0 ? vfma(vset1((T)v->beta), vload(y), value) : value);
 }
 
-MATVEC_INLINE void dot_block(const int rows, const matvec *v, ptrdiff_t first) {
-  const T *a = (const T *)v->a + first * v->rs_a, *x = v->x;
-  const M mask = vmask(v->n % VL);
-  V even[DOT_ROWS], odd[DOT_ROWS];
+/* Asks for what a loop over `bytes` from here reads PREFETCH later. */
+MATVEC_INLINE void prefetch(const T *at, const size_t bytes) {
 #pragma GCC unroll 4
-  for (int i = 0; i < rows; i++) even[i] = odd[i] = vzero();
+  for (size_t i = 0; i < bytes; i += CACHE_LINE)
+    __builtin_prefetch((const char *)at + PREFETCH + i);
+}
+
+/* Rows first, first + apart and so on. Far, their number is enough of independent sums; near, each has two. */
+MATVEC_INLINE void dot_block(const int rows, const bool far, const matvec *v, ptrdiff_t first,
+                             ptrdiff_t apart) {
+  const T *a = (const T *)v->a + first * v->rs_a, *x = v->x;
+  const ptrdiff_t step = apart * v->rs_a;
+  const int odd = far ? 0 : 1;
+  const M mask = vmask(v->n % VL);
+  V sum[STREAMS_FAR][2];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) sum[i][0] = sum[i][odd] = vzero();
   ptrdiff_t j = 0;
   for (; j + 2 * VL <= v->n; j += 2 * VL) {
     const V x0 = vload(x + j), x1 = vload(x + j + VL);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++) {
-      even[i] = vfma(vload(a + i * v->rs_a + j), x0, even[i]);
-      odd[i] = vfma(vload(a + i * v->rs_a + j + VL), x1, odd[i]);
+      const T *row = a + i * step + j;
+      if (far) prefetch(row, 2 * sizeof(V));
+      sum[i][0] = vfma(vload(row), x0, sum[i][0]);
+      sum[i][odd] = vfma(vload(row + VL), x1, sum[i][odd]);
     }
   }
   if (j + VL <= v->n) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
-      even[i] = vfma(vload(a + i * v->rs_a + j), vload(x + j), even[i]);
+      sum[i][0] = vfma(vload(a + i * step + j), vload(x + j), sum[i][0]);
     j += VL;
   }
   if (j < v->n)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
-      odd[i] = vfma(vload_m(a + i * v->rs_a + j, mask), vload_m(x + j, mask), odd[i]);
-#pragma GCC unroll 4
-  for (int i = 0; i < rows; i++) finish(v, first + i, vsum(vfma(vset1(1), even[i], odd[i])));
+      sum[i][odd] = vfma(vload_m(a + i * step + j, mask), vload_m(x + j, mask), sum[i][odd]);
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) {
+    const V all = far ? sum[i][0] : vfma(vset1(1), sum[i][0], sum[i][1]);
+    finish(v, first + i * apart, vsum(all));
+  }
 }
 
 /* Rows of `nv` vectors, the last one masked: VL of them share the work of adding up what is in a vector. */
@@ -91,27 +111,38 @@ static void dot_rows(const matvec *v) {
   case 4:
     i = dot_short(4, v);
   }
-  for (; i + DOT_ROWS <= v->m; i += DOT_ROWS) dot_block(DOT_ROWS, v, i);
-  for (; i < v->m; i++) dot_block(1, v, i);
+  if (v->far) {
+    const ptrdiff_t apart = (v->m - i) / STREAMS_FAR;
+    for (const ptrdiff_t end = i + apart; i < end; i++) dot_block(STREAMS_FAR, true, v, i, apart);
+    i += (STREAMS_FAR - 1) * apart;
+  }
+  for (; i + STREAMS_NEAR <= v->m; i += STREAMS_NEAR) dot_block(STREAMS_NEAR, false, v, i, 1);
+  for (; i < v->m; i++) dot_block(1, false, v, i, 1);
 }
 
-MATVEC_INLINE void sum_block(const int columns, ptrdiff_t rows, const T *a, ptrdiff_t cs,
-                             const T *x, T *sum) {
-  V weight[SUM_COLUMNS];
-#pragma GCC unroll 4
-  for (int j = 0; j < columns; j++) weight[j] = vset1(x[j]);
+/* sum[0:rows] += columns j, j + apart and so on, each from row `first`. */
+MATVEC_INLINE void sum_block(const int columns, const bool far, const matvec *v, ptrdiff_t first,
+                             ptrdiff_t rows, ptrdiff_t j, ptrdiff_t apart, T *sum) {
+  const T *a = (const T *)v->a + first + j * v->cs_a, *x = (const T *)v->x + j;
+  const ptrdiff_t step = apart * v->cs_a;
+  V weight[STREAMS_FAR];
+#pragma GCC unroll 8
+  for (int c = 0; c < columns; c++) weight[c] = vset1(x[c * apart]);
   ptrdiff_t i = 0;
   for (; i + VL <= rows; i += VL) {
     V s = vload(sum + i);
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; j++) s = vfma(vload(a + j * cs + i), weight[j], s);
+#pragma GCC unroll 8
+    for (int c = 0; c < columns; c++) {
+      if (far) prefetch(a + c * step + i, sizeof(V));
+      s = vfma(vload(a + c * step + i), weight[c], s);
+    }
     vstore(sum + i, s);
   }
   if (i == rows) return;
   const M mask = vmask(rows - i);
   V s = vload(sum + i);
-#pragma GCC unroll 4
-  for (int j = 0; j < columns; j++) s = vfma(vload_m(a + j * cs + i, mask), weight[j], s);
+#pragma GCC unroll 8
+  for (int c = 0; c < columns; c++) s = vfma(vload_m(a + c * step + i, mask), weight[c], s);
   vstore(sum + i, s);
 }
 
@@ -143,19 +174,22 @@ MATVEC_INLINE void add_short(const int nv, const int apart, const matvec *v) {
   for (ptrdiff_t i = 0; i < v->m; i++) finish(v, i, all[i]);
 }
 
-/* Strips of rows whose sums stay in the first-level cache while all columns pass by. */
+/* Strips of rows, whose sums stay in a near cache while all columns pass by. */
 static void add_strips(const matvec *v) {
   T sum[SUM_STRIP];
-  const T *x = v->x;
+  const ptrdiff_t apart = v->far ? v->n / STREAMS_FAR : 0;
   for (ptrdiff_t first = 0; first < v->m; first += SUM_STRIP) {
     const ptrdiff_t rows = min_of(SUM_STRIP, v->m - first);
-    const T *a = (const T *)v->a + first;
     for (ptrdiff_t i = 0; i < round_up(rows, VL); i += VL) vstore(sum + i, vzero());
-    ptrdiff_t j = 0;
-    for (; j + SUM_COLUMNS <= v->n; j += SUM_COLUMNS)
-      sum_block(SUM_COLUMNS, rows, a + j * v->cs_a, v->cs_a, x + j, sum);
-    for (; j < v->n; j++) sum_block(1, rows, a + j * v->cs_a, v->cs_a, x + j, sum);
-    for (ptrdiff_t i = 0; i < rows; i++) finish(v, first + i, sum[i]);
+    for (ptrdiff_t j = 0; j < apart; j++)
+      sum_block(STREAMS_FAR, true, v, first, rows, j, apart, sum);
+    ptrdiff_t j = STREAMS_FAR * apart;
+    for (; j + STREAMS_NEAR <= v->n; j += STREAMS_NEAR)
+      sum_block(STREAMS_NEAR, false, v, first, rows, j, 1, sum);
+    for (; j < v->n; j++) sum_block(1, false, v, first, rows, j, 1, sum);
+    ptrdiff_t i = 0;
+    for (; i + VL <= rows; i += VL) finish_vector(v, first + i, vload(sum + i));
+    for (; i < rows; i++) finish(v, first + i, sum[i]);
   }
 }
 

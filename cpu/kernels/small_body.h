@@ -3,6 +3,9 @@
  * is a function of its own. */
 #include "../internal.h"
 
+#include <stdint.h>
+#include <string.h>
+
 enum { MAX_TALL = 16, MAX_WIDE = 3, K_STEPS = 4 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -34,15 +37,28 @@ enum { TALL_ONE = 14, TALL_TWO = 6 };
  * makes more strides and pointers than there are registers, and spills them. */
 #define AS_IT_IS(x) __asm__("" : "+r"(x))
 
-/* Sixteen rows of A by two pointers and four strides, in bytes: rows 0 to 7 are 0, 1, 2, 3, 4, 5, 2 * 3 and
- * 7 strides from the first pointer, the others as far from the second. */
+/* Rows of A. Up to eight have a pointer each where a tile is one vector wide: by a pointer and strides each
+ * multiplication from memory was two micro-operations on Intel, and 8 x 8 x 8 took 55 cycles, not 50. Others by
+ * two pointers and four strides, in bytes: rows 0 to 7 are 0, 1, 2, 3, 4, 5, 2 * 3 and 7 strides from the first
+ * pointer, the others as far from `high`; in wider tiles eight pointers were 3 to 5 % slower at 48. */
+enum { POINTERS = 8 };
+#define EACH(mr, nv) ((nv) == 1 && (mr) <= POINTERS)
 typedef struct {
-  const char *low, *high;
+  const char *row[POINTERS], *high;
   ptrdiff_t one, three, five, seven;
 } rows_at;
 
-INLINE rows_at rows_from(const int mr, const void *a, ptrdiff_t stride) {
-  rows_at r = {a, (const char *)a + 8 * stride, stride, 3 * stride, 5 * stride, 7 * stride};
+/* each: a pointer for every row, which are no more than POINTERS. */
+INLINE rows_at rows_from(const int mr, const bool each, const void *a, ptrdiff_t stride) {
+  rows_at r = {{a}, (const char *)a + 8 * stride, stride, 3 * stride, 5 * stride, 7 * stride};
+  if (each) {
+#pragma GCC unroll 8
+    for (int i = 1; i < mr; i++) {
+      r.row[i] = r.row[i - 1] + stride;
+      AS_IT_IS(r.row[i]);
+    }
+    return r;
+  }
   AS_IT_IS(r.one);
   if (mr > 3) AS_IT_IS(r.three);
   if (mr > 5) AS_IT_IS(r.five);
@@ -50,8 +66,9 @@ INLINE rows_at rows_from(const int mr, const void *a, ptrdiff_t stride) {
   return r;
 }
 
-INLINE const char *row_of(const rows_at *r, const int i) {
-  const char *from = i < 8 ? r->low : r->high;
+INLINE const char *row_of(const bool each, const rows_at *r, const int i) {
+  if (each) return r->row[i];
+  const char *from = i < 8 ? r->row[0] : r->high;
   switch (i % 8) {
   case 0:
     return from;
@@ -68,12 +85,24 @@ INLINE const char *row_of(const rows_at *r, const int i) {
   }
 }
 
-INLINE void rows_advance(const int mr, rows_at *r, ptrdiff_t bytes) {
-  r->low += bytes;
-  AS_IT_IS(r->low);
-  if (mr <= 8) return;
+INLINE void rows_advance(const int mr, const bool each, rows_at *r, ptrdiff_t bytes) {
+  const int pointers = each ? mr : 1;
+#pragma GCC unroll 8
+  for (int i = 0; i < pointers; i++) {
+    r->row[i] += bytes;
+    AS_IT_IS(r->row[i]);
+  }
+  if (mr <= POINTERS) return;
   r->high += bytes;
   AS_IT_IS(r->high);
+}
+
+/* Is x this value, bit for bit? Cheaper than by its type. */
+INLINE bool same_bits(double x, double value) {
+  int64_t a, b;
+  memcpy(&a, &x, sizeof a);
+  memcpy(&b, &value, sizeof b);
+  return a == b;
 }
 
 typedef void rows_fn(const gemm_call *g, const T *a, const T *b, T *c, ptrdiff_t n);
@@ -122,6 +151,20 @@ typedef struct {
 #define part_shapes half_shapes
 #endif
 
+#define VEC(x)  x
+#define TILE(x) full_##x
+#define LANES   VL
+#include "small_turned.h"
+
+#ifdef HALF_VEC
+#define VEC     HALF_VEC
+#define TILE(x) half_##x
+#define LANES   HALF
+#include "small_turned.h"
+#else
+#define half_turned_tiles full_turned_tiles
+#endif
+
 INLINE const shapes *shapes_for(ptrdiff_t n) {
   if (n >= VL) return &full_shapes[(n - 1) / VL];
   if (MASKS_ARE_FREE) return n <= LEAST ? least_shapes : n <= HALF ? half_shapes : part_shapes;
@@ -133,10 +176,6 @@ INLINE void small_column(const gemm_call *g, const T *b, T *c, ptrdiff_t n) {
   const shapes *s = shapes_for(n);
   rows_fn *const *tiles = g->cs_a == 1 ? s->unit : s->any;
   const T *a = g->a;
-  if (g->m <= s->tallest) {
-    tiles[g->m - 1](g, a, b, c, n);
-    return;
-  }
   const int parts = ((int)g->m + s->tallest - 1) / s->tallest, low = (int)g->m / parts;
   int extra = (int)g->m % parts;
   for (int i = 0; i < parts; i++) {
@@ -147,17 +186,59 @@ INLINE void small_column(const gemm_call *g, const T *b, T *c, ptrdiff_t n) {
 }
 
 /* The wider blocks of columns come last: the last one may need two vectors for its edge. */
-static void multiply_small(const gemm_call *g) {
+static __attribute__((noinline)) void small_blocks(const gemm_call *g) {
   const T *b = g->b;
   T *c = g->c;
   ptrdiff_t left = g->n;
-  if (left <= WIDEST_FULL * VL) {
-    small_column(g, b, c, left);
-    return;
-  }
   for (ptrdiff_t parts = ceil_div(left, WIDEST_FULL * VL); parts > 0; parts--) {
     const ptrdiff_t n = parts == 1 ? left : ceil_div(left, VL) / parts * VL;
     small_column(g, b, c, n);
     left -= n, b += n, c += n;
+  }
+}
+
+/* The tile that makes a whole product; NULL where it takes several. */
+INLINE rows_fn *whole_tile(const gemm_call *g) {
+  if (g->n > WIDEST_FULL * VL) return NULL;
+  const shapes *s = shapes_for(g->n);
+  if (g->m > s->tallest) return NULL;
+  return (g->cs_a == 1 ? s->unit : s->any)[g->m - 1];
+}
+
+static __attribute__((noinline)) void small_turned(const gemm_call *g) {
+  rows_fn *const *const tiles = g->n <= HALF ? half_turned_tiles : full_turned_tiles;
+  const ptrdiff_t width = g->n <= HALF ? HALF : VL;
+  const int parts = ((int)g->m + POINTERS - 1) / POINTERS;
+  for (ptrdiff_t j = 0; j < g->n; j += width)
+    for (int i = 0; i < parts; i++) {
+      const int first = (int)g->m * i / parts, last = (int)g->m * (i + 1) / parts;
+      tiles[last - first - 1](g, (const T *)g->a + first * g->rs_a, (const T *)g->b + j * g->cs_b,
+                              (T *)g->c + first * g->rs_c + j, min_of(width, g->n - j));
+    }
+}
+
+static void multiply_small(const gemm_call *g) {
+  if (g->cs_b != 1) {
+    small_turned(g);
+    return;
+  }
+  rows_fn *const tile = whole_tile(g);
+  if (tile)
+    tile(g, g->a, g->b, g->c, g->n);
+  else
+    small_blocks(g);
+}
+
+static void multiply_batch(const gemm_call *g) {
+  rows_fn *const tile = g->cs_b == 1 ? whole_tile(g) : NULL;
+  gemm_call one = *g;
+  for (ptrdiff_t i = g->batch; i > 0; i--) {
+    if (tile)
+      tile(&one, one.a, one.b, one.c, one.n);
+    else
+      multiply_small(&one);
+    one.a = (const T *)one.a + g->bs_a;
+    one.b = (const T *)one.b + g->bs_b;
+    one.c = (T *)one.c + g->bs_c;
   }
 }

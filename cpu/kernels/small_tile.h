@@ -22,12 +22,13 @@ INLINE void TILE(put)(const bool edge, T *to, int j, ptrdiff_t last, VEC(M) mask
 /* One step of k: a row of B times a column of A. */
 INLINE void TILE(step)(const int mr, const int nv, const rows_at *a, ptrdiff_t at_a, const char *b,
                        ptrdiff_t last, VEC(M) mask, VEC(V) acc[MAX_TALL][MAX_WIDE]) {
+  const bool each = EACH(mr, nv);
   VEC(V) bv[MAX_WIDE];
 #pragma GCC unroll 4
   for (int j = 0; j < nv; j++) bv[j] = TILE(load)(j == nv - 1, (const T *)b, j, last, mask);
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++) {
-    const VEC(V) av = VEC(vset1)(*((const T *)row_of(a, i) + at_a));
+    const VEC(V) av = VEC(vset1)(*((const T *)row_of(each, a, i) + at_a));
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++) acc[i][j] = VEC(vfma)(av, bv[j], acc[i][j]);
   }
@@ -35,26 +36,29 @@ INLINE void TILE(step)(const int mr, const int nv, const rows_at *a, ptrdiff_t a
 
 INLINE void TILE(store)(const int mr, const int nv, const gemm_call *g, T *c, ptrdiff_t last,
                         VEC(M) mask, VEC(V) acc[MAX_TALL][MAX_WIDE]) {
-  const T alpha = (T)g->alpha, beta = (T)g->beta;
-  const rows_at rows = rows_from(mr, c, g->rs_c * (ptrdiff_t)sizeof(T));
-  if (alpha != 1)
+  const bool each = EACH(mr, nv);
+  const rows_at rows = rows_from(mr, each, c, g->rs_c * (ptrdiff_t)sizeof(T));
+  if (!same_bits(g->alpha, 1)) {
+    const T alpha = (T)g->alpha;
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
       for (int j = 0; j < nv; j++) acc[i][j] = VEC(vmul)(VEC(vset1)(alpha), acc[i][j]);
-  if (beta != 0)
+  }
+  const T beta = same_bits(g->beta, 0) ? 0 : (T)g->beta;
+  if (!same_bits(g->beta, 0) && beta != 0)
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
       for (int j = 0; j < nv; j++)
-        acc[i][j] = VEC(vfma)(VEC(vset1)(beta),
-                              TILE(load)(j == nv - 1, (const T *)row_of(&rows, i), j, last, mask),
-                              acc[i][j]);
+        acc[i][j] = VEC(vfma)(
+            VEC(vset1)(beta),
+            TILE(load)(j == nv - 1, (const T *)row_of(each, &rows, i), j, last, mask), acc[i][j]);
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < nv; j++)
-      TILE(put)(j == nv - 1, (T *)row_of(&rows, i), j, last, mask, acc[i][j]);
+      TILE(put)(j == nv - 1, (T *)row_of(each, &rows, i), j, last, mask, acc[i][j]);
 }
 
 INLINE void TILE(rows)(const int mr, const int nv, const bool unit, const gemm_call *g, const T *a0,
@@ -62,8 +66,9 @@ INLINE void TILE(rows)(const int mr, const int nv, const bool unit, const gemm_c
   const ptrdiff_t rs_b = g->rs_b * (ptrdiff_t)sizeof(T), last = n - LANES;
   const ptrdiff_t cs_a = unit ? (ptrdiff_t)sizeof(T) : g->cs_a * (ptrdiff_t)sizeof(T);
   const VEC(M) mask = VEC(vmask)(n - (nv - 1) * LANES);
+  const bool each = EACH(mr, nv);
   const char *b = (const char *)b0;
-  rows_at a = rows_from(mr, a0, g->rs_a * (ptrdiff_t)sizeof(T));
+  rows_at a = rows_from(mr, each, a0, g->rs_a * (ptrdiff_t)sizeof(T));
   VEC(V) acc[MAX_TALL][MAX_WIDE];
 #pragma GCC unroll 16
   for (int i = 0; i < mr; i++)
@@ -77,14 +82,14 @@ INLINE void TILE(rows)(const int mr, const int nv, const bool unit, const gemm_c
       b += rs_b;
       AS_IT_IS(b);
     }
-    rows_advance(mr, &a, K_STEPS * sizeof(T));
+    rows_advance(mr, each, &a, K_STEPS * sizeof(T));
   }
   AS_IT_IS(p);
 #pragma GCC unroll 1
   for (; p > 0; p--) {
     TILE(step)(mr, nv, &a, 0, b, last, mask, acc);
     b += rs_b;
-    rows_advance(mr, &a, cs_a);
+    rows_advance(mr, each, &a, cs_a);
   }
   TILE(store)(mr, nv, g, c, last, mask, acc);
 }

@@ -210,4 +210,5 @@ static void multiply(const tile *t) {
                      .add_columns = add_columns,                                                   \
                      .fma_chains = fma_chains,                                                     \
                      .read_sum = read_sum,                                                         \
-                     .multiply_small = multiply_small}
+                     .multiply_small = multiply_small,                                             \
+                     .multiply_batch = multiply_batch}

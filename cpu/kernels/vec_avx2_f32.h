@@ -98,5 +98,6 @@ static inline half_M half_vmask(ptrdiff_t n) {
 }
 static inline half_V half_vload_m(const T *p, half_M mask) { return _mm_maskload_ps(p, mask); }
 static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm_maskstore_ps(p, mask, v); }
+static inline void half_vtranspose(half_V r[4]) { _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]); }
 
 #endif

@@ -81,5 +81,10 @@ static inline half_M half_vmask(ptrdiff_t n) {
 }
 static inline half_V half_vload_m(const T *p, half_M mask) { return _mm_maskload_pd(p, mask); }
 static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm_maskstore_pd(p, mask, v); }
+static inline void half_vtranspose(half_V r[2]) {
+  const half_V low = _mm_unpacklo_pd(r[0], r[1]);
+  r[1] = _mm_unpackhi_pd(r[0], r[1]);
+  r[0] = low;
+}
 
 #endif
