@@ -5,7 +5,7 @@
 
 /* Packing a row of A or a column of B takes as long as so many multiplications for each of its elements; of
  * one round of blocks, threads of unequal speed waste so much. */
-enum { PACKING = 20, UNEVEN_PERCENT = 3, MOST_ROUNDS = 4, MAX_OWNERS = 64 };
+enum { PACKING = 20, UNEVEN_PERCENT = 10, MOST_ROUNDS = 8, MAX_OWNERS = 256 };
 
 typedef struct {
   const product *p;
@@ -32,22 +32,25 @@ static void work(void *arg, int id, int count) {
   for (ptrdiff_t item; (item = worklist_take(&w->list, id)) >= 0;) block_product(w, item);
 }
 
-/* The grid that is done soonest. */
-static void cut(job *w, int threads) {
+/* Takes the grid of down x across blocks if it is cheaper than the best so far. */
+static void try_grid(job *w, int threads, ptrdiff_t down, ptrdiff_t across, double *best) {
   const product *p = w->p;
+  const ptrdiff_t tall = round_up(ceil_div(p->m, down), p->kn->mr);
+  const ptrdiff_t wide = round_up(ceil_div(p->n, across), p->kn->nr);
+  const ptrdiff_t items = ceil_div(p->m, tall) * ceil_div(p->n, wide);
+  const double each = (double)tall * (double)wide + PACKING * (double)(tall + wide);
+  const double cost = each * ((double)ceil_div(items, threads) + UNEVEN_PERCENT * 0.01);
+  if (*best != 0 && cost >= *best) return;
+  *best = cost;
+  w->tall = tall, w->wide = wide, w->across = ceil_div(p->n, wide), w->list.items = items;
+}
+
+/* The grid that is done soonest: one block for each thread, or two, or four, ... */
+static void cut(job *w, int threads) {
   double best = 0;
-  for (ptrdiff_t down = 1; down <= threads * MOST_ROUNDS; down++)
-    for (ptrdiff_t across = 1; down * across <= threads * MOST_ROUNDS; across++) {
-      const ptrdiff_t tall = round_up(ceil_div(p->m, down), p->kn->mr);
-      const ptrdiff_t wide = round_up(ceil_div(p->n, across), p->kn->nr);
-      const ptrdiff_t items = ceil_div(p->m, tall) * ceil_div(p->n, wide);
-      const double rounds = (double)ceil_div(items, threads);
-      const double each = (double)tall * (double)wide + PACKING * (double)(tall + wide);
-      const double cost = each * (rounds + UNEVEN_PERCENT * 0.01);
-      if (best != 0 && cost >= best) continue;
-      best = cost;
-      w->tall = tall, w->wide = wide, w->across = ceil_div(p->n, wide), w->list.items = items;
-    }
+  for (ptrdiff_t parts = threads; parts <= (ptrdiff_t)threads * MOST_ROUNDS; parts *= 2)
+    for (ptrdiff_t down = 1; down <= parts; down++)
+      if (parts % down == 0) try_grid(w, threads, down, parts / down, &best);
 }
 
 int gemm_blocked(const product *p, blocking blocks, int threads) {

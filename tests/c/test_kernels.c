@@ -84,36 +84,65 @@ static void test_packing(int type) {
     }
 }
 
+static void check_blocked(int type, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, blocking blocks,
+                          int threads, int i) {
+  const double beta = i % 3;
+  matrix a = make(type, m, k, (enum layout)(i % LAYOUTS), 0);
+  matrix b = make(type, k, n, (enum layout)(i / 2 % LAYOUTS), 0);
+  matrix c = make(type, m, n, (enum layout)(i % C_LAYOUTS), 0);
+  fill(&a);
+  fill(&b);
+  if (beta != 0) fill(&c);
+  double *want = expected(&a, &b, &c, 1, beta);
+  const product p = product_of(&a, &b, &c, 1, beta);
+  CHECK(gemm_blocked(&p, blocks, threads) == GEMM_OK, "blocked");
+  check_equal(&c, want, "blocked");
+  CHECK(numbers_in(&c) == m * n, "wrote outside C");
+  free(want);
+  free(a.memory);
+  free(b.memory);
+  free(c.memory);
+}
+
 /* A whole product cut into tiny blocks, so that every loop around the micro-kernel runs several times. */
 static void test_blocks(int type) {
   const kernel *kn = dispatch_kernel(type);
   for (int threads = 1; threads <= 3; threads++)
     for (int i = 0; i < 12; i++) {
       const ptrdiff_t m = 1 + random_below(5 * kn->mr), n = 1 + random_below(5 * kn->nr);
-      const ptrdiff_t k = 1 + random_below(50);
       const blocking blocks = {kn->mr * (1 + i % 2), 4 + i % 7, kn->nr * (1 + i % 3)};
-      const double beta = i % 3;
-      matrix a = make(type, m, k, (enum layout)(i % LAYOUTS), 0);
-      matrix b = make(type, k, n, (enum layout)(i / 2 % LAYOUTS), 0);
-      matrix c = make(type, m, n, (enum layout)(i % C_LAYOUTS), 0);
-      fill(&a);
-      fill(&b);
-      if (beta != 0) fill(&c);
-      double *want = expected(&a, &b, &c, 1, beta);
-      const product p = product_of(&a, &b, &c, 1, beta);
-      CHECK(gemm_blocked(&p, blocks, threads) == GEMM_OK, "blocked");
-      check_equal(&c, want, "tiny blocks");
-      CHECK(numbers_in(&c) == m * n, "wrote outside C");
-      free(want);
-      free(a.memory);
-      free(b.memory);
-      free(c.memory);
+      check_blocked(type, m, n, 1 + random_below(50), blocks, threads, i);
     }
+}
+
+/* B's next panel comes in pieces while the present one is used: more of them than fit K, fewer, a short last
+ * one; kept for further blocks of rows, and not; and fewer tiles than pieces. */
+static void test_pieces(int type) {
+  const kernel *kn = dispatch_kernel(type);
+  for (int i = 0; i < 16; i++) {
+    const ptrdiff_t m = 1 + random_below(12 * kn->mr), n = 3 * kn->nr + 1 + random_below(kn->nr);
+    const blocking blocks = {kn->mr * (3 + 10 * (i % 2)), 90 + 30 * (i % 5), 100 * kn->nr};
+    check_blocked(type, m, n, 100 + random_below(300), blocks, 1 + i % 2, i);
+  }
+}
+
+/* Grids of every kind: more threads than tiles, counts that divide nothing. */
+static void test_grids(int type) {
+  const kernel *kn = dispatch_kernel(type);
+  const blocking blocks = {4 * kn->mr, 64, 4 * kn->nr};
+  static const int counts[] = {2, 5, 7, 16, 300};
+  for (int i = 0; i < 5; i++) {
+    check_blocked(type, 5 * kn->mr + 3, 5 * kn->nr + 1, 20, blocks, counts[i], i);
+    check_blocked(type, 2, 20 * kn->nr, 20, blocks, counts[i], i);
+    check_blocked(type, 30 * kn->mr, 3, 20, blocks, counts[i], i);
+  }
 }
 
 int main(void) {
   on_every_isa(test_tiles);
   on_every_isa(test_packing);
   on_every_isa(test_blocks);
+  on_every_isa(test_pieces);
+  on_every_isa(test_grids);
   return 0;
 }
