@@ -12,7 +12,8 @@ static void one(int type, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k, int threads, in
   double *want = expected(&a, &b, &c, -2, beta);
   const product p = product_of(&a, &b, &c, -2, beta);
   int status = -1;
-  CHECK(shared_product(&p, threads, &status) && status == GEMM_OK, "%td x %td x %td, %d threads: not shared", m, n, k, threads);
+  CHECK(shared_product(&p, threads, &status) && status == GEMM_OK,
+        "%td x %td x %td, %d threads: not shared", m, n, k, threads);
   check_equal(&c, want, "shared by threads");
   CHECK(numbers_in(&c) == m * n, "wrote outside C");
   free(want);
