@@ -95,6 +95,12 @@ static inline ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b;
 static inline ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
 static inline ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return ceil_div(a, b) * b; }
 
+/* Do `rows` rows this far apart compete for one set of the first-level cache? */
+enum { WAY_BYTES = 4096 };
+static inline bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size) {
+  return rows > 1 && stride != 0 && stride * size % WAY_BYTES == 0;
+}
+
 /* dispatch.c: the kernels in force (type is GEMM_F32 or GEMM_F64), and their block sizes. */
 const kernel *dispatch_kernel(int type);
 extern _Atomic(const kernel *) dispatch_ready_table[TYPES];
@@ -171,7 +177,6 @@ bool small_fits(const product *p);
 void small_product(const product *p);
 bool shared_product(const product *p, int threads,
                     int *status); /* false: not done, pack in common */
-bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size);
 bool split_k_fits(const product *p);
 int split_k_product(const product *p, int threads);
 int gemv_product(const product *p);

@@ -7,36 +7,33 @@
  * was 3 % slower at 760, where A in float32 no longer fits that cache. */
 #include "internal.h"
 
-enum {
-  SMALL_VOLUME = 256 * 256 * 256,
-  LARGEST_K = 640,
-  FEW_K = 64,
-  FEW_ROWS = 512,
-  WAY_BYTES = 4096
-};
-enum { MIDDLE = 768 };
-
-/* Do `rows` rows this far apart compete for one set of the first-level cache? */
-bool rows_collide(ptrdiff_t rows, ptrdiff_t stride, ptrdiff_t size) {
-  return rows > 1 && stride != 0 && stride * size % WAY_BYTES == 0;
-}
+enum { SMALL_VOLUME = 256 * 256 * 256, LARGEST_K = 640, FEW_K = 64, FEW_ROWS = 512 };
+enum { MIDDLE = 768, THIN = 96, STRETCH = 512 };
 
 static bool little(const product *p) {
   return (double)p->m * (double)p->n * (double)p->k <= SMALL_VOLUME;
 }
 
-/* How often four fifths of the second-level cache (twice what blocked.c packs of A) go into A. */
-static double parts_of_a(const product *p) {
+/* Into how many parts A is to be cut so that each fills at most four fifths of the second-level cache (twice what
+ * blocked.c packs of it). */
+static ptrdiff_t parts_of_a(const product *p) {
   const blocking b = dispatch_blocks(p->kn);
-  return (double)p->m * (double)p->k / (2 * (double)b.mc * (double)b.kc);
+  return 1 + (ptrdiff_t)((double)p->m * (double)p->k / (2 * (double)b.mc * (double)b.kc));
 }
 
+/* A long thin B is read by stretches of K: A, which is as good as all there is, would be packed for a few
+ * products each. */
+static bool thin(const product *p) { return p->n <= THIN && p->k > LARGEST_K; }
+
 /* Longer sides are better packed: 4096x4096x64 took 1.2 times as long in place, for want of pages kept at hand,
- * 1023x1025x600 1.1 times, 64x4096x512 1.06; A by columns up to 1.8 times. */
+ * 1023x1025x600 1.1 times, 64x4096x512 1.06; A by columns up to 1.8 times,
+ * 512x512x512 with rows of A that collide 1.04 to 1.1. */
 bool small_fits(const product *p) {
-  if (p->k > LARGEST_K || rows_collide(p->m, p->rs_a, p->kn->size)) return false;
+  if (p->cs_a == 1 && thin(p)) return true;
+  if (p->k > LARGEST_K) return false;
   if (little(p)) return true;
-  return p->cs_a == 1 && max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= 2;
+  if (p->cs_a != 1 || rows_collide(p->m, p->rs_a, p->kn->size)) return false;
+  return max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= 2;
 }
 
 /* Is B read in place? A packed panel pays from the second tile of rows on. */
@@ -88,15 +85,29 @@ static void rows_product(const product *p) {
   }
 }
 
-void small_product(const product *p) {
+static void by_rows(const product *p) {
   const kernel *kn = p->kn;
-  const bool whole = little(p) || parts_of_a(p) <= 1;
-  const ptrdiff_t rows = whole ? p->m : round_up(ceil_div(p->m, 2), kn->mr);
+  const ptrdiff_t parts = little(p) ? 1 : parts_of_a(p);
+  const ptrdiff_t rows = round_up(ceil_div(p->m, parts), kn->mr);
   product part = *p;
   for (ptrdiff_t i = 0; i < p->m; i += rows) {
     part.m = min_of(rows, p->m - i);
     part.a = p->a + i * p->rs_a * kn->size;
     part.c = p->c + i * p->rs_c * kn->size;
     rows_product(&part);
+  }
+}
+
+void small_product(const product *p) {
+  if (!thin(p)) {
+    by_rows(p);
+    return;
+  }
+  product part = *p;
+  for (ptrdiff_t at = 0; at < p->k; at += STRETCH, part.beta = 1) {
+    part.k = min_of(STRETCH, p->k - at);
+    part.a = p->a + at * p->cs_a * p->kn->size;
+    part.b = p->b + at * p->rs_b * p->kn->size;
+    by_rows(&part);
   }
 }

@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_TALL = 16, MAX_WIDE = 3, K_STEPS = 4 };
+/* WAYS: rows of A that lie a multiple of 4096 bytes apart, of which the first-level cache surely holds a line
+ * each beside what it needs of B. */
+enum { MAX_TALL = 16, MAX_WIDE = 3, K_STEPS = 4, WAYS = 10 };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -176,7 +178,9 @@ INLINE void small_column(const gemm_call *g, const T *b, T *c, ptrdiff_t n) {
   const shapes *s = shapes_for(n);
   rows_fn *const *tiles = g->cs_a == 1 ? s->unit : s->any;
   const T *a = g->a;
-  const int parts = ((int)g->m + s->tallest - 1) / s->tallest, low = (int)g->m / parts;
+  const int tallest =
+      rows_collide(g->m, g->rs_a, sizeof(T)) && s->tallest > WAYS ? WAYS : s->tallest;
+  const int parts = ((int)g->m + tallest - 1) / tallest, low = (int)g->m / parts;
   int extra = (int)g->m % parts;
   for (int i = 0; i < parts; i++) {
     const int mr = low + (extra-- > 0);

@@ -29,8 +29,8 @@ static void test_blocks_of_one(int type) {
   one(type, 200, 250, 40, 16, 0);
 }
 
-/* Blocks that read A in place, in one part and in two, with panels of B packed; and, A's rows 4096 bytes
- * apart, such as pack it for themselves. On the way that packs in common, shared_product does nothing. */
+/* Blocks that read A in place, in one part and in two, with panels of B packed, or by stretches of K; and, A's
+ * rows 4096 bytes apart, such as pack it for themselves. For one thread that does, shared_product does nothing. */
 static void test_middle(int type) {
   const ptrdiff_t row = 4096 / (ptrdiff_t)size_of(type);
   for (int threads = 1; threads <= 3; threads++) {
@@ -38,9 +38,11 @@ static void test_middle(int type) {
     one(type, 600, 60, 640, threads, 0);
     one(type, 300, 512, 150, threads, 0);
   }
-  one(type, 64, 64, row, 4, 0);
-  matrix a = make(type, 64, row, ROWS, 0), b = make(type, row, 64, ROWS, 0),
-         c = make(type, 64, 64, ROWS, 0);
+  one(type, 270, 270, row, 4, 0);
+  one(type, 100, 70, row, 2, 0);
+  one(type, 90, 60, 1100, 1, 0);
+  matrix a = make(type, 270, row, ROWS, 0), b = make(type, row, 270, ROWS, 0),
+         c = make(type, 270, 270, ROWS, 0);
   const product p = product_of(&a, &b, &c, 1, 0);
   int status = -1;
   CHECK(!shared_product(&p, 1, &status) && status == -1, "one thread packs A that collides");
