@@ -468,11 +468,13 @@ class TestBench:
         assert cell.samples_s == ()
         assert "its result is wrong" in cell.skip_reason
 
-    def test_more_threads_than_asked_are_not_counted(self, monkeypatch):
+    @pytest.mark.parametrize(("cpus", "counts"), [(2, False), (1, True)])
+    def test_more_threads_than_asked_are_not_counted_where_there_are_more(self, monkeypatch, cpus, counts):
         monkeypatch.setattr("suite.peers_bench.CPU_TOLERANCE", -0.9)
+        monkeypatch.setattr("suite.peers_bench.allowed_cpus", lambda: cpus)
         cell = self.bench().measure(Group(Problem(m=20, n=20, k=20), 1))[0]
-        assert cell.samples_s == ()
-        assert "CPUs busy where threads = 1" in cell.skip_reason
+        assert bool(cell.samples_s) == counts
+        assert ("CPUs busy where threads = 1" in cell.skip_reason) != counts
 
 
 def test_records_are_json(tmp_path):
