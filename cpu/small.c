@@ -8,7 +8,7 @@
 #include "internal.h"
 
 enum { SMALL_VOLUME = 256 * 256 * 256, LARGEST_K = 640, FEW_K = 64, FEW_ROWS = 512 };
-enum { MIDDLE = 768, THIN = 96, STRETCH = 512 };
+enum { MIDDLE = 768, THIN = 96, STRETCH = 512, NEAR_BYTES = 8192 };
 
 static bool little(const product *p) {
   return (double)p->m * (double)p->n * (double)p->k <= SMALL_VOLUME;
@@ -36,10 +36,12 @@ bool small_fits(const product *p) {
   return max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= 2;
 }
 
-/* Is B read in place? A packed panel pays from the second tile of rows on. */
+/* Is B read in place? A packed panel pays from the second tile of rows on; where rows that collide are few and
+ * not farther apart than NEAR_BYTES, so that the second-level cache keeps them, for hundreds of rows only. */
 static bool b_in_place(const product *p) {
   if (p->cs_b != 1) return false;
-  if (p->m <= p->kn->mr || (p->k <= FEW_K && p->m <= FEW_ROWS)) return true;
+  if (p->m <= p->kn->mr) return true;
+  if (p->k <= FEW_K && p->m <= FEW_ROWS && p->rs_b * p->kn->size <= NEAR_BYTES) return true;
   return !rows_collide(p->k, 2 * p->rs_b, p->kn->size);
 }
 

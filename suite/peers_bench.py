@@ -27,8 +27,8 @@ BLOCK = 1_000_003
 
 WARM_SIZE = 384
 CPU_TOLERANCE = 0.2
-"""CPUs that a library may use beyond its threads: clocks are read a moment apart. The kernel counts a thread's
-time in ticks of up to 4 ms: all of 16 threads seem to keep 16 to 19 CPUs busy."""
+"""CPUs that a library may use beyond its threads: clocks are read a moment apart. The kernel counts time in
+ticks of up to 4 ms a thread: 16 threads seem to keep 16 to 19 CPUs busy."""
 
 FMA_S, READ_S, LARGE_READ_S = 0.003, 0.005, 0.08
 """The roof is measured after every visit, and the best of a round counts: a disturbance can only lower it."""
