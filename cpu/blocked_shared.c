@@ -31,15 +31,12 @@ static ptrdiff_t piece_rows(const product *p, const grid *g) {
 
 /* Rows `from` to `to` of a block of C, as far as they are there. */
 static void rows_product(job *w, ptrdiff_t block, ptrdiff_t from, ptrdiff_t to) {
-  product p = *w->p;
-  const ptrdiff_t size = p.kn->size, j = block % w->g.across * w->g.wide;
-  const ptrdiff_t i = block / w->g.across * w->g.tall + from;
-  p.m = min_of(to - from, p.m - i), p.n = min_of(w->g.wide, p.n - j);
-  if (p.m <= 0 || p.n <= 0) return;
-  p.a += i * p.rs_a * size;
-  p.b += j * p.cs_b * size;
-  p.c += (i * p.rs_c + j * p.cs_c) * size;
-  const int status = blocked_alone(&p, w->blocks);
+  const product *p = w->p;
+  const ptrdiff_t j = block % w->g.across * w->g.wide, n = min_of(w->g.wide, p->n - j);
+  const ptrdiff_t i = block / w->g.across * w->g.tall + from, m = min_of(to - from, p->m - i);
+  if (m <= 0 || n <= 0) return;
+  const product part = block_of(p, i, j, m, n);
+  const int status = blocked_alone(&part, w->blocks);
   if (status != GEMM_OK) atomic_store_explicit(&w->status, status, memory_order_relaxed);
 }
 

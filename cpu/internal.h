@@ -86,6 +86,18 @@ typedef struct {
   ptrdiff_t rs_c, cs_c;
 } product;
 
+/* Its block of C that begins at row i and column j, m x n, with all of K. */
+static inline product block_of(const product *p, ptrdiff_t i, ptrdiff_t j, ptrdiff_t m,
+                               ptrdiff_t n) {
+  product block = *p;
+  const ptrdiff_t size = p->kn->size;
+  block.m = m, block.n = n;
+  block.a += i * p->rs_a * size;
+  block.b += j * p->cs_b * size;
+  block.c += (i * p->rs_c + j * p->cs_c) * size;
+  return block;
+}
+
 typedef struct {
   ptrdiff_t mc, kc, nc;
 } blocking;
@@ -166,7 +178,8 @@ static inline bool quick_fits(const gemm_call *g) {
   return g->alpha > 1e-30 || g->alpha < -1e-30;
 }
 
-/* gemm.c, batch.c, blocked.c, blocked_shared.c, small.c, small_shared.c, split_k.c, gemv.c: GEMM_OK or GEMM_NO_MEMORY. `threads`: at most so many. */
+/* gemm.c, batch.c, blocked.c, blocked_shared.c, small.c, small_shared.c, split_k.c, gemv.c: GEMM_OK or
+ * GEMM_NO_MEMORY. `threads`: at most so many. */
 int gemm_product(const product *p, int threads);
 int gemm_batch(const kernel *kn, const gemm_call *call);
 int threads_worth(ptrdiff_t batch, ptrdiff_t m, ptrdiff_t n, ptrdiff_t k);
@@ -175,8 +188,8 @@ int gemm_blocked(const product *p, blocking blocks, int threads);
 int blocked_alone(const product *p, blocking blocks);
 bool small_fits(const product *p);
 void small_product(const product *p);
-bool shared_product(const product *p, int threads,
-                    int *status); /* false: not done, pack in common */
+/* false: not done, A is to be packed (gemm_blocked) */
+bool shared_product(const product *p, int threads, int *status);
 bool split_k_fits(const product *p);
 int split_k_product(const product *p, int threads);
 int gemv_product(const product *p);

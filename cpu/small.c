@@ -91,11 +91,8 @@ static void by_rows(const product *p) {
   const kernel *kn = p->kn;
   const ptrdiff_t parts = little(p) ? 1 : parts_of_a(p);
   const ptrdiff_t rows = round_up(ceil_div(p->m, parts), kn->mr);
-  product part = *p;
   for (ptrdiff_t i = 0; i < p->m; i += rows) {
-    part.m = min_of(rows, p->m - i);
-    part.a = p->a + i * p->rs_a * kn->size;
-    part.c = p->c + i * p->rs_c * kn->size;
+    const product part = block_of(p, i, 0, min_of(rows, p->m - i), p->n);
     rows_product(&part);
   }
 }

@@ -25,19 +25,16 @@ static ptrdiff_t begin(ptrdiff_t whole, ptrdiff_t parts, ptrdiff_t index) {
 }
 
 static int alone(const product *p) {
-  if (!small_fits(p)) return gemm_blocked(p, dispatch_blocks(p->kn), 1);
+  if (!small_fits(p)) return blocked_alone(p, dispatch_blocks(p->kn));
   small_product(p);
   return GEMM_OK;
 }
 
 static void block_product(job *w, ptrdiff_t item) {
-  const ptrdiff_t row = item / w->across, column = item % w->across, size = w->p->kn->size;
-  product p = *w->p;
-  const ptrdiff_t i = begin(p.m, w->down, row), j = begin(p.n, w->across, column);
-  p.m = begin(p.m, w->down, row + 1) - i, p.n = begin(p.n, w->across, column + 1) - j;
-  p.a += i * p.rs_a * size;
-  p.b += j * p.cs_b * size;
-  p.c += (i * p.rs_c + j * p.cs_c) * size;
+  const ptrdiff_t row = item / w->across, column = item % w->across;
+  const ptrdiff_t i = begin(w->p->m, w->down, row), m = begin(w->p->m, w->down, row + 1) - i;
+  const ptrdiff_t j = begin(w->p->n, w->across, column);
+  const product p = block_of(w->p, i, j, m, begin(w->p->n, w->across, column + 1) - j);
   const int status = alone(&p);
   if (status != GEMM_OK) atomic_store(&w->status, status);
 }
@@ -68,7 +65,8 @@ static void share(job *w, int owners) {
   pool_run(work, w, owners);
 }
 
-/* The job of `threads` threads, and whether its blocks are better each by itself than packed in common. */
+/* The job of `threads` threads, and whether its blocks are read in place, or so small that nothing is gained by
+ * a grid that counts what packing costs. */
 static bool plan(job *w, const product *p, int threads) {
   const double volume = (double)p->m * (double)p->n * (double)p->k;
   *w = (job){.p = p, .down = 1, .across = 1};

@@ -6,6 +6,8 @@
 #define HALF_VEC(x)      half_##x
 #define LEAST_VEC(x)     half_##x
 
+#include "turn_256.h"
+
 #include <immintrin.h>
 #include <stddef.h>
 
@@ -55,14 +57,7 @@ static inline V vsums(const V r[VL]) {
                        _mm256_permute2f128_pd(low, high, 0x31));
 }
 
-static inline void vtranspose(V r[4]) {
-  V t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]);
-  V t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);
-  r[0] = _mm256_permute2f128_pd(t0, t2, 0x20);
-  r[1] = _mm256_permute2f128_pd(t1, t3, 0x20);
-  r[2] = _mm256_permute2f128_pd(t0, t2, 0x31);
-  r[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
-}
+static inline void vtranspose(V r[4]) { turn_4_f64(r); }
 
 /* The same, as far as small products need it, for 2. */
 typedef __m128d half_V;

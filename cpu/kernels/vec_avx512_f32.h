@@ -12,6 +12,8 @@
 #define HALF_VEC(x)      half_##x
 #define LEAST_VEC(x)     least_##x
 
+#include "turn_256.h"
+
 #include <immintrin.h>
 #include <stddef.h>
 
@@ -106,26 +108,7 @@ static inline half_V half_vload_m(const T *p, half_M mask) {
 }
 static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm256_mask_storeu_ps(p, mask, v); }
 
-static inline void half_vtranspose(half_V r[8]) {
-  half_V t[8], u[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; i++) {
-    t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 4) {
-    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; i++) {
-    r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-    r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-  }
-}
+static inline void half_vtranspose(half_V r[8]) { turn_8_f32(r); }
 
 static inline least_V least_vzero(void) { return _mm_setzero_ps(); }
 static inline least_V least_vset1(T x) { return _mm_set1_ps(x); }

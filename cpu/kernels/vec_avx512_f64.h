@@ -6,6 +6,8 @@
 #define HALF_VEC(x)      half_##x
 #define LEAST_VEC(x)     least_##x
 
+#include "turn_256.h"
+
 #include <immintrin.h>
 #include <stddef.h>
 
@@ -90,14 +92,7 @@ static inline half_V half_vload_m(const T *p, half_M mask) {
 }
 static inline void half_vstore_m(T *p, half_V v, half_M mask) { _mm256_mask_storeu_pd(p, mask, v); }
 
-static inline void half_vtranspose(half_V r[4]) {
-  half_V t0 = _mm256_unpacklo_pd(r[0], r[1]), t1 = _mm256_unpackhi_pd(r[0], r[1]);
-  half_V t2 = _mm256_unpacklo_pd(r[2], r[3]), t3 = _mm256_unpackhi_pd(r[2], r[3]);
-  r[0] = _mm256_permute2f128_pd(t0, t2, 0x20);
-  r[1] = _mm256_permute2f128_pd(t1, t3, 0x20);
-  r[2] = _mm256_permute2f128_pd(t0, t2, 0x31);
-  r[3] = _mm256_permute2f128_pd(t1, t3, 0x31);
-}
+static inline void half_vtranspose(half_V r[4]) { turn_4_f64(r); }
 
 static inline least_V least_vzero(void) { return _mm_setzero_pd(); }
 static inline least_V least_vset1(T x) { return _mm_set1_pd(x); }
