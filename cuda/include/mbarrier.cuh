@@ -31,8 +31,7 @@ struct Barrier {
   __device__ __forceinline__ void arrive_in(unsigned cta) {
     asm volatile("{\n\t.reg .b32 there;\n\t"
                  "mapa.shared::cluster.u32 there, %0, %1;\n\t"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(
-                     shared_address(this)),
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n\t}" ::"r"(shared_address(this)),
                  "r"(cta)
                  : "memory");
   }

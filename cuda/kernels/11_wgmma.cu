@@ -141,7 +141,7 @@ __device__ __forceinline__ void start_copies(Shared &s, unsigned stage, const Te
 
 __device__ __forceinline__ void produce_by_engine(Shared &s, Work work, const TensorMap &narrow,
                                                   const TensorMap &wide) {
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0 || work.k_tiles == 0) return;
   prefetch_map(narrow);
   prefetch_map(wide);
   Ring ring;
@@ -359,5 +359,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     take_registers<CONSUMER_REGISTERS>();
     consume(s, work, p, c_map);
   }
+  __syncwarp();
   synchronize_cluster(); // until then another CTA may write to this one's stages and barriers
 }
