@@ -74,9 +74,10 @@ class Kernel(msgspec.Struct, frozen=True):
         tile = dict(zip(("TILE_M", "TILE_N", "TILE_K"), v.tile, strict=True))
         x, y = v.threads
         threads = {"THREADS_X": x, "THREADS_Y": y, "THREADS": x * y}
-        found = {f"STORAGE_{dtype}": 1, **threads, **tile, **v.defines}
+        shared = {"SHARED_BYTES": v.shared_bytes} if v.shared_bytes else {}
+        found = {f"STORAGE_{dtype}": 1, **threads, **tile, **shared, **v.defines}
         if self.header.launcher in ("persistent", "tma"):
-            found.update(CLUSTER=v.cluster, SHARED_BYTES=v.shared_bytes)
+            found.update(CLUSTER=v.cluster)
         return found
 
     def refuses(self, major: int, minor: int) -> str | None:
