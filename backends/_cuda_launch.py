@@ -115,7 +115,7 @@ def tiles(kernel: Kernel, p: Problem) -> int:
     return LAUNCHERS[kernel.header.launcher](kernel, p)
 
 
-def blocks(kernel: Kernel, p: Problem, multiprocessors: int) -> int:
+def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
     Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
