@@ -52,7 +52,8 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
 #define LIST_128                                                                                   \
   TEN()                                                                                            \
   TEN(1)                                                                                           \
-  TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10)                                  \
+  TEN(2)                                                                                           \
+  TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10)                                         \
       TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127"
 #define SUMS_4(d, i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_16(d, i) SUMS_4(d, i), SUMS_4(d, i + 4), SUMS_4(d, i + 8), SUMS_4(d, i + 12)

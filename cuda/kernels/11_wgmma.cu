@@ -43,10 +43,10 @@
 // shared_bytes = 230656
 // defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1 }
 // ///
-#include "fragments.cuh"
 #include "stage_by_hand.cuh"
 #include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
+#include "wgmma_mainloop.cuh"
 
 #ifndef LAYOUT_GIVEN // by the loader, for the problem at hand
 #define TRANS_A 0
@@ -66,8 +66,7 @@ constexpr bool IN_REGISTERS = COPY_ENGINE && TF32 && (A_MN || B_MN);
 constexpr int NARROW = TILE_M, WIDE = TILE_N, CONSUMERS = 2;
 constexpr bool WIDE_IS_A = IN_REGISTERS && A_MN;
 constexpr bool NARROW_MN = !TF32 && A_MN, WIDE_MN = IN_REGISTERS || (!TF32 && B_MN);
-constexpr int STAGE_BYTES = (NARROW + WIDE) * 128, BLOCK_BYTES = LINE * 128;
-constexpr bool STAGED = STORE_BY_TMA && !TF32;
+constexpr int STAGE_BYTES = (NARROW + WIDE) * 128;
 constexpr int SENDERS = COPY_ENGINE ? CLUSTER : 1; // CTAs that write to this one's stages
 constexpr int PRODUCER_REGISTERS = COPY_ENGINE ? 40 : 136,
               CONSUMER_REGISTERS = COPY_ENGINE ? 232 : 184;
@@ -82,14 +81,6 @@ struct Shared {
   Barrier full[STAGES], empty[STAGES];
 };
 static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment");
-
-// Where in the ring, and which phase of that stage's barriers.
-struct Ring {
-  unsigned stage = 0, phase = 0;
-  __device__ __forceinline__ void operator++() {
-    if (++stage == STAGES) stage = 0, phase ^= 1;
-  }
-};
 
 // What all warps agree on without a word: the tiles of this cluster, in order.
 struct Work {
@@ -144,7 +135,7 @@ __device__ __forceinline__ void produce_by_engine(Shared &s, Work work, const Te
   if (threadIdx.x != 0 || work.k_tiles == 0) return;
   prefetch_map(narrow);
   prefetch_map(wide);
-  Ring ring;
+  Ring<STAGES> ring;
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
     for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
@@ -162,7 +153,7 @@ __device__ __forceinline__ Source source_b(const Problem &p, unsigned batch) {
 }
 
 __device__ __forceinline__ void produce_by_hand(Shared &s, Work work, const Problem &p) {
-  Ring ring;
+  Ring<STAGES> ring;
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
     const Source a = source_a(p, at.batch), b = source_b(p, at.batch);
@@ -177,161 +168,53 @@ __device__ __forceinline__ void produce_by_hand(Shared &s, Work work, const Prob
   }
 }
 
-// This warp reads the stage no more; every CTA that writes to it is told.
-__device__ __forceinline__ void release(Barrier &empty) {
-  const unsigned lane = threadIdx.x % 32;
-  if constexpr (SENDERS > 1) {
-    if (lane < SENDERS) empty.arrive_in(lane);
-  } else if (lane == 0) {
-    empty.arrive();
+using SharedProduct = FromShared<WIDE, NARROW_MN, WIDE_MN && !IN_REGISTERS, SENDERS>;
+
+__device__ __forceinline__ void store(Shared &s, const Problem &p, const TensorMap &c_map,
+                                      const Work::Place &at, int consumer,
+                                      const SharedProduct &product) {
+  const Output c(p, at.batch);
+  const index_t row = at.narrow + consumer * 64;
+#if STORE_BY_TMA && !defined(STORAGE_float32)
+  if (takes_boxes(p)) {
+    char *slabs = s.slabs[consumer];
+    store_boxes(c, c_map, slabs, 1 + consumer, product.sums, row, at.wide, int(at.batch));
+    return;
   }
+#endif
+  store_sums(c, product.sums, row, at.wide);
 }
 
-// Both operands from shared memory: this consumer's 64 rows of the narrow tile by the whole wide one.
-struct FromShared {
-  float sums[WIDE / 2];
-
-  __device__ __forceinline__ void multiply(Shared &s, unsigned stage, int consumer) {
-    const auto left = descriptor(s.narrow[stage] + consumer * 64 * 128, BLOCK_BYTES);
-    const auto right = descriptor(s.wide[stage], BLOCK_BYTES);
-    // A step of K is 32 bytes along a K-major line, or 16 lines (of 16-bit entries).
-    constexpr int left_step = NARROW_MN ? 16 * 128 : 32, right_step = WIDE_MN ? 16 * 128 : 32;
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      wgmma<NARROW_MN, WIDE_MN>(sums, moved(left, i * left_step), moved(right, i * right_step));
-    wgmma_commit();
-  }
-
-  // A stage is released when the group after the one that read it has been started.
-  __device__ __forceinline__ void run(Shared &s, Ring &ring, unsigned k_tiles, int consumer) {
-#pragma unroll
-    for (int i = 0; i < WIDE / 2; ++i) sums[i] = 0.0f;
-    unsigned last = 0;
-    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
-      s.full[ring.stage].wait(ring.phase);
-      multiply(s, ring.stage, consumer);
-      wgmma_wait<1>();
-      if (i > 0) release(s.empty[last]);
-      last = ring.stage;
-    }
-    wgmma_wait<0>();
-    pin(sums);
-    if (k_tiles > 0) release(s.empty[last]);
-  }
-
-  __device__ __forceinline__ void store(Shared &s, const Output &c, const TensorMap &map,
-                                        bool boxes, const Work::Place &at, int consumer) {
-    const index_t row = at.narrow + consumer * 64, column = at.wide;
-#if STORE_BY_TMA && !defined(STORAGE_float32)
-    if (boxes) {
-      store_boxes(c, map, s.slabs[consumer], 1 + consumer, sums, row, column, int(at.batch));
-      return;
-    }
-#endif
-    store_sums(c, sums, row + threadIdx.x / 32 % 4 * 16, column);
-  }
-};
-
 #if defined(STORAGE_float32)
-// The wide operand from shared memory through registers, as the left factor: 128 rows of it by the narrow tile.
-struct FromRegisters {
-  float sums[2][NARROW / 2];
-
-  // Sums of one step of K: 8 lines of this warp's block, 32 bytes of the narrow tile's lines.
-  __device__ __forceinline__ void multiply(const Fragments &left, unsigned long long right) {
-    wgmma_fence();
-    wgmma(sums[0], left.of[0], right);
-    wgmma(sums[1], left.of[1], right);
-    wgmma_commit();
-  }
-
-  // While a step is multiplied, the next one's fragments are read into the other registers.
-  __device__ __forceinline__ void run(Shared &s, Ring &ring, unsigned k_tiles, int consumer) {
-#pragma unroll
-    for (int i = 0; i < NARROW; ++i) sums[i / (NARROW / 2)][i % (NARROW / 2)] = 0.0f;
-    if (k_tiles == 0) return;
-    const int block = (consumer * 4 + threadIdx.x / 32 % 4) * BLOCK_BYTES;
-    Fragments left[2];
-    s.full[ring.stage].wait(ring.phase);
-    left[0].load(s.wide[ring.stage] + block);
-    unsigned last = 0;
-    for (unsigned i = 0; i < k_tiles; ++i) {
-      const unsigned stage = ring.stage;
-      const char *lines = s.wide[stage] + block;
-      const auto right = descriptor(s.narrow[stage], BLOCK_BYTES);
-      ++ring;
-#pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        multiply(left[step % 2], moved(right, step * 32));
-        wgmma_wait<
-            1>(); // the step before is complete: its registers, at step 0 also its stage, are free
-        if (step == 0 && i > 0) release(s.empty[last]);
-        if (step < 3) {
-          left[(step + 1) % 2].load(lines + (step + 1) * 1024);
-        } else if (i + 1 < k_tiles) {
-          s.full[ring.stage].wait(ring.phase);
-          left[0].load(s.wide[ring.stage] + block);
-        }
-      }
-      last = stage;
-    }
-    wgmma_wait<0>();
-    pin(sums[0]);
-    pin(sums[1]);
-    release(s.empty[last]);
-  }
-
-  __device__ __forceinline__ void store(Shared &, const Output &c, const TensorMap &, bool,
-                                        const Work::Place &at, int consumer) {
-    const index_t wide = at.wide + consumer * 128 + threadIdx.x / 32 % 4 * 32;
-    const index_t narrow = at.narrow + threadIdx.x % 4 * 2;
-    const bool vectors = WIDE_IS_A ? c.takes<2>() : c.takes<4>();
-#pragma unroll
-    for (int j = 0; j < NARROW / 8; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if constexpr (WIDE_IS_A) {
-          for (int half = 0; half < 2; ++half)
-            c.store(wide + Fragments::row(i, half), narrow + j * 8,
-                    {sums[i][j * 4 + half * 2], sums[i][j * 4 + half * 2 + 1]}, vectors);
-        } else { // the sums are those of C transposed: 4 rows of it are 4 neighbours in a row of C
-          c.store(narrow + j * 8 + i, wide + Fragments::row(0, 0),
-                  {sums[0][j * 4 + i], sums[0][j * 4 + i + 2], sums[1][j * 4 + i],
-                   sums[1][j * 4 + i + 2]},
-                  vectors);
-        }
-      }
-  }
-};
+__device__ __forceinline__ void store(Shared &, const Problem &p, const TensorMap &,
+                                      const Work::Place &at, int consumer,
+                                      const FromRegisters<SENDERS> &product) {
+  const Output c(p, at.batch);
+  store_sums<WIDE_IS_A>(c, product.sums, at.wide + consumer * 128, at.narrow);
+}
 
 template <bool> struct Pick {
-  using Product = FromShared;
+  using Product = SharedProduct;
 };
 template <> struct Pick<true> {
-  using Product = FromRegisters;
+  using Product = FromRegisters<SENDERS>;
 };
 using Product = Pick<IN_REGISTERS>::Product;
 #else
-using Product = FromShared;
+using Product = SharedProduct;
 #endif
 
 __device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
                                         const TensorMap &c_map) {
   const int consumer = int(threadIdx.x) / 128 - 1;
-  Ring ring;
+  Ring<STAGES> ring;
   Product product;
-#if defined(STORAGE_float32)
-  constexpr bool boxes = false;
-#else
-  const bool boxes = takes_boxes(p);
-#endif
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
     product.run(s, ring, work.k_tiles, consumer);
-    product.store(s, Output(p, at.batch), c_map, boxes, at, consumer);
+    store(s, p, c_map, at, consumer, product);
   }
-  if (STAGED && threadIdx.x % 128 == 0) wait_stores_done();
+  if (STORE_BY_TMA && threadIdx.x % 128 == 0) wait_stores_done();
 }
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
