@@ -1,8 +1,8 @@
 // From the sums of a warpgroup to C: alpha, beta, the bounds, and stores as wide as C's alignment allows.
 // C is stored by rows.
 #pragma once
-#include "fragments.cuh"
 #include "problem.cuh"
+#include "wgmma_fragment.cuh"
 
 // C of one product of the batch.
 struct Output {
@@ -47,16 +47,23 @@ struct Output {
   }
 };
 
-// 64 x 2 * count sums of a warpgroup, whose first row and column of C are given.
-template <int count>
+// 64 x 2 * count sums of a warpgroup, in rows as Fragment<mn_major> has them, from (row, column) on: of C, or of C
+// transposed, where two rows that are neighbours are neighbours in a row of C.
+template <bool mn_major, bool transposed, int count>
 __device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[count], index_t row,
                                            index_t column) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  static_assert(mn_major || !transposed, "rows that are no neighbours");
+  using Rows = Fragment<mn_major>;
   const bool pairs = c.takes<2>();
+  const index_t at = column + threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < count; i += 2)
-    c.store(row + warp * 16 + lane / 4 + i / 2 % 2 * 8, column + i / 4 * 8 + lane % 4 * 2,
-            {sums[i], sums[i + 1]}, pairs);
+  for (int j = 0; j < count; j += 4)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if constexpr (transposed)
+        c.store(at + j * 2 + i, row + Rows::row(0), {sums[j + i], sums[j + i + 2]}, pairs);
+      else
+        c.store(row + Rows::row(i), at + j * 2, {sums[j + i * 2], sums[j + i * 2 + 1]}, pairs);
 }
 
 #if !defined(STORAGE_float32) && !defined(STORAGE_float64)
@@ -112,26 +119,5 @@ __device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &ma
     if (threadIdx.x % 128 == 0)
       store_box(map, to, int(column) + slab * SLAB_COLUMNS, int(row), batch);
   }
-}
-#elif defined(STORAGE_float32)
-// 128 x 128 sums of a warpgroup whose left factor came as `Fragments`. left_is_a: left and right are first row and
-// column of C; else the sums are those of C transposed, and 4 rows of them are 4 neighbours in a row of C.
-template <bool left_is_a>
-__device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[2][64],
-                                           index_t left, index_t right) {
-  const index_t l = left + threadIdx.x / 32 % 4 * 32, r = right + threadIdx.x % 4 * 2;
-  const bool vectors = left_is_a ? c.takes<2>() : c.takes<4>();
-#pragma unroll
-  for (int j = 0; j < 64; j += 4)
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if constexpr (left_is_a) {
-        c.store(l + Fragments::row(i, 0), r + j * 2, {sums[i][j], sums[i][j + 1]}, vectors);
-        c.store(l + Fragments::row(i, 1), r + j * 2, {sums[i][j + 2], sums[i][j + 3]}, vectors);
-      } else {
-        c.store(r + j * 2 + i, l + Fragments::row(0, 0),
-                {sums[0][j + i], sums[0][j + i + 2], sums[1][j + i], sums[1][j + i + 2]}, vectors);
-      }
-    }
 }
 #endif

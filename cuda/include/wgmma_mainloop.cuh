@@ -1,7 +1,8 @@
 // The consumers of a ring of stages: what one warpgroup multiplies, and when it hands a stage back. A stage is a
-// narrow tile (128 lines of M or N) and a wide one, 128 bytes deep along K, as wgmma.cuh and tma.cuh have them.
+// tile of the left factor, 64 rows for each consumer, and one of the right factor, both 128 bytes deep along K.
 #pragma once
-#include "fragments.cuh"
+#include "wgmma.cuh"
+#include "wgmma_fragment.cuh"
 
 // Where in the ring, and which phase of that stage's barriers.
 template <int stages> struct Ring {
@@ -23,20 +24,21 @@ template <int senders> __device__ __forceinline__ void release(Barrier &empty) {
 
 constexpr int BLOCK_BYTES = 128 / sizeof(T) * 128; // the lines of one MN-major block
 
-// Both operands from shared memory: 64 rows of the narrow tile, the left factor, by the whole wide one.
-template <int wide, bool narrow_mn, bool wide_mn, int senders> struct FromShared {
-  float sums[wide / 2];
+// Both factors from shared memory.
+template <int columns, bool left_mn, bool right_mn, int senders> struct FromShared {
+  static constexpr bool ROWS_MN = false; // the order of rows in the sums: see Fragment
+  float sums[columns / 2];
 
   template <class Stages>
   __device__ __forceinline__ void multiply(Stages &s, unsigned stage, int consumer) {
-    const auto left = descriptor(s.narrow[stage] + consumer * 64 * 128, BLOCK_BYTES);
-    const auto right = descriptor(s.wide[stage], BLOCK_BYTES);
+    const auto left = descriptor(s.left[stage] + consumer * 64 * 128, BLOCK_BYTES);
+    const auto right = descriptor(s.right[stage], BLOCK_BYTES);
     // A step of K is 32 bytes along a K-major line, or 16 lines (of 16-bit entries).
-    constexpr int left_step = narrow_mn ? 16 * 128 : 32, right_step = wide_mn ? 16 * 128 : 32;
+    constexpr int left_step = left_mn ? 16 * 128 : 32, right_step = right_mn ? 16 * 128 : 32;
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      wgmma<narrow_mn, wide_mn>(sums, moved(left, i * left_step), moved(right, i * right_step));
+      wgmma<left_mn, right_mn>(sums, moved(left, i * left_step), moved(right, i * right_step));
     wgmma_commit();
   }
 
@@ -44,7 +46,7 @@ template <int wide, bool narrow_mn, bool wide_mn, int senders> struct FromShared
   template <class Stages, class Ring>
   __device__ __forceinline__ void run(Stages &s, Ring &ring, unsigned k_tiles, int consumer) {
 #pragma unroll
-    for (int i = 0; i < wide / 2; ++i) sums[i] = 0.0f;
+    for (int i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
     unsigned last = 0;
     for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       s.full[ring.stage].wait(ring.phase);
@@ -60,51 +62,45 @@ template <int wide, bool narrow_mn, bool wide_mn, int senders> struct FromShared
 };
 
 #if defined(STORAGE_float32)
-// The wide operand, MN-major in shared memory, through registers as the left factor: 128 rows of it by the narrow
-// tile. While one step of K is multiplied, the next one's fragments are read into the other registers.
-template <int senders> struct FromRegisters {
-  float sums[2][64];
-
-  __device__ __forceinline__ void multiply(const Fragments &left, unsigned long long right) {
-    wgmma_fence();
-    wgmma(sums[0], left.of[0], right);
-    wgmma(sums[1], left.of[1], right);
-    wgmma_commit();
-  }
+// The left factor, MN-major in shared memory, through registers. While one step of K is multiplied, the next one's
+// fragment is read into the other registers.
+template <int columns, int senders> struct FromRegisters {
+  static constexpr bool ROWS_MN = true;
+  float sums[columns / 2];
 
   template <class Stages, class Ring>
   __device__ __forceinline__ void run(Stages &s, Ring &ring, unsigned k_tiles, int consumer) {
 #pragma unroll
-    for (int i = 0; i < 128; ++i) sums[i / 64][i % 64] = 0.0f;
+    for (int i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
     if (k_tiles == 0) return;
-    const int block = (consumer * 4 + threadIdx.x / 32 % 4) * BLOCK_BYTES;
-    Fragments left[2];
+    const int rows = consumer * 64 * 128;
+    Fragment<true> left[2];
     s.full[ring.stage].wait(ring.phase);
-    left[0].load(s.wide[ring.stage] + block);
+    left[0].load(s.left[ring.stage] + rows, 0);
     unsigned last = 0;
     for (unsigned i = 0; i < k_tiles; ++i) {
       const unsigned stage = ring.stage;
-      const char *lines = s.wide[stage] + block;
-      const auto right = descriptor(s.narrow[stage], BLOCK_BYTES);
+      const auto right = descriptor(s.right[stage], 0);
       ++ring;
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
-        multiply(left[step % 2], moved(right, step * 32));
+        wgmma_fence();
+        wgmma(sums, left[step % 2].of, moved(right, step * 32));
+        wgmma_commit();
         wgmma_wait<
             1>(); // the step before is complete: its registers, at step 0 also its stage, are free
         if (step == 0 && i > 0) release<senders>(s.empty[last]);
         if (step < 3) {
-          left[(step + 1) % 2].load(lines + (step + 1) * 1024);
+          left[(step + 1) % 2].load(s.left[stage] + rows, step + 1);
         } else if (i + 1 < k_tiles) {
           s.full[ring.stage].wait(ring.phase);
-          left[0].load(s.wide[ring.stage] + block);
+          left[0].load(s.left[ring.stage] + rows, 0);
         }
       }
       last = stage;
     }
     wgmma_wait<0>();
-    pin(sums[0]);
-    pin(sums[1]);
+    pin(sums);
     release<senders>(s.empty[last]);
   }
 };
