@@ -22,8 +22,8 @@ template <int EXTENT, int DEPTH, int LD> struct AsyncTile {
   bool vectors, inner;   // whole vectors may be copied; no i of the block lies outside
 
   // Entry (i, k) is data[i * stride_i + k * stride_k]; the block takes i from `first` on, of `extent`.
-  __device__ __forceinline__ AsyncTile(const T *data, index_t stride_i, index_t stride_k, index_t first,
-                                       index_t extent) {
+  __device__ __forceinline__ AsyncTile(const T *data, index_t stride_i, index_t stride_k,
+                                       index_t first, index_t extent) {
     const bool along_k = stride_k == 1;
     vectors = !along_k && stride_i == 1 && aligned16(data, stride_k);
     inner = extent - first >= EXTENT;

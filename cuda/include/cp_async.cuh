@@ -39,7 +39,9 @@ __device__ __forceinline__ void cp_async16(void *shared, const void *global, boo
 }
 
 // Ends a group: all copies that this thread issued since the last one, which may be none.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most N of this thread's groups, the youngest ones, are still on their way.
 template <int N> __device__ __forceinline__ void cp_async_wait() {
