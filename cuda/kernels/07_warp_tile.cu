@@ -66,7 +66,7 @@
 // threads = [128, 1]
 // tile = [64, 64, 8]
 // shared_bytes = 34816
-// defines = { WARPS_M = 2, READ_AHEAD = 1, STAGES = 4, BLOCKS = 4 }
+// defines = { WARPS_M = 2, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3 }
 // ///
 #include "async_tile.cuh"
 #include "register_tile.cuh"
