@@ -9,6 +9,7 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
+from . import _cuda_split as splitting
 from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
 from ._cuda_source import Kernel
 from .base import Problem, Unavailable
@@ -38,6 +39,9 @@ class Arguments(ctypes.Structure):
         ("batch", c_longlong),
         ("alpha", c_double),
         ("beta", c_double),
+        ("splits", c_longlong),
+        ("workspace", c_void_p),
+        ("tickets", c_void_p),
     ]
 
 
@@ -69,10 +73,13 @@ def _operand(place: Place, transposed: bool) -> _Operand:
     return _Operand(place.address, *strides, place.batch_stride)
 
 
-def arguments(p: Problem, a: Place, b: Place, c: Place) -> Arguments:
+def arguments(
+    p: Problem, a: Place, b: Place, c: Place, shared: splitting.Workspace = splitting.NONE
+) -> Arguments:
     """The struct a kernel is given."""
     operands = _operand(a, p.trans_a), _operand(b, p.trans_b), _operand(c, False)
-    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta)
+    sums = shared.splits, shared.sums, shared.tickets
+    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta, *sums)
 
 
 def _tiles(extent: int, tile: int) -> int:
@@ -95,12 +102,34 @@ def linear(kernel: Kernel, p: Problem) -> int:
     return _tiles(p.n, kernel.variant.tile[1])
 
 
-LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {"grid2d": grid2d, "rows": rows, "linear": linear}
-"""How many blocks a kernel wants, by the `launcher` of its header."""
+def batched(kernel: Kernel, p: Problem) -> int:
+    """A block for every CTA tile of every `PRODUCTS` (one of the variant's defines) neighbouring products."""
+    (tm, tn, _), products = kernel.variant.tile, kernel.variant.defines["PRODUCTS"]
+    return _tiles(p.batch, products) * _tiles(p.m, tm) * _tiles(p.n, tn)
+
+
+LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {
+    "grid2d": grid2d,
+    "rows": rows,
+    "linear": linear,
+    "batched": batched,
+    "split_k": grid2d,
+}
+"""How many blocks a kernel wants, by the `launcher` of its header. split_k: so many for each part of K."""
+
+
+def split(kernel: Kernel, p: Problem, device: Device) -> splitting.Split:
+    """How K is cut among blocks: one part, unless the kernel's launcher is split_k."""
+    if kernel.header.launcher != "split_k":
+        return splitting.WHOLE
+    return splitting.choose(kernel, p.dtype, blocks(kernel, p), extents(p)[2], device.multiprocessors)
 
 
 def blocks(kernel: Kernel, p: Problem) -> int:
-    """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have."""
+    """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
+
+    For split_k those of one part of K.
+    """
     count = LAUNCHERS[kernel.header.launcher](kernel, p)
     if count > MAX_BLOCKS:
         raise Unavailable(f"{kernel.name} would need {count} blocks, a grid has at most {MAX_BLOCKS}")
@@ -140,6 +169,8 @@ class Launch(NamedTuple):
     empty: Callable[[], Any]
     keep: tuple[Any, ...]
     """Memory the launches point into."""
+    release: Callable[[], None]
+    """Frees the device memory of these launches, after the last of them has ended."""
 
 
 def _nothing() -> int:
@@ -152,9 +183,11 @@ def prepare(
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
     found = load(kernel, p.dtype, device)
     count, v = blocks(kernel, p), kernel.variant
-    packed = arguments(p, *operands)
+    shared = splitting.Workspace(device, split(kernel, p, device), stream)
+    count *= shared.splits
+    packed = arguments(p, *operands, shared)
     pointers = (c_void_p * 1)(ctypes.addressof(packed))
     where = (stream, ctypes.addressof(pointers))
     run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
     empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
-    return Launch(run, empty, (packed, pointers))
+    return Launch(run, empty, (packed, pointers), shared.free)

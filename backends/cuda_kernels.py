@@ -75,15 +75,18 @@ class CudaKernel(Backend):
         require(self, problem)
         device = open_device(devices)
         found = launching.load(self.kernel, problem.dtype, device)
-        info = self._info(problem, found, host_memory)
+        info = self._info(problem, found, host_memory, device)
         return CudaSession(problem, operands, info, device, self._bind)
 
-    def _info(self, problem: Problem, found: launching.Function, host_memory: HostMemory) -> SessionInfo:
-        v = self.kernel.variant
+    def _info(
+        self, problem: Problem, found: launching.Function, host_memory: HostMemory, device: cuda.Device
+    ) -> SessionInfo:
+        v, splits = self.kernel.variant, launching.split(self.kernel, problem, device).splits
         config: dict[str, Any] = {
             "threads": list(v.threads),
             "tile": list(v.tile),
-            "blocks": launching.blocks(self.kernel, problem),
+            "blocks": launching.blocks(self.kernel, problem) * splits,
+            **({"splits": splits} if self.kernel.header.launcher == "split_k" else {}),
             "dynamic_shared_bytes": v.shared_bytes,
             "host_memory": host_memory,
             **v.defines,
@@ -100,7 +103,7 @@ class CudaKernel(Backend):
     def _bind(self, session: CudaSession) -> Bound:
         places = launching.places(session.problem, session.addresses)
         launch = launching.prepare(self.kernel, session.problem, session.device, places, session.stream)
-        return Bound(launch.run, launch.empty, self._explain, keep=launch.keep)
+        return Bound(launch.run, launch.empty, self._explain, launch.release, launch.keep)
 
     def _explain(self, code: int) -> Exception:
         return cuda.CudaError(f"launch of {self.name}", code, *cuda.driver().error_text(code))

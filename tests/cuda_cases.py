@@ -169,6 +169,7 @@ def _compare(
         assert not launch.run(), "launch failed"
         c.download(stream)
         c.device.driver.check("run", c.device.driver.synchronize(stream)())
+        launch.release()
         results.append(c.host.copy())
     after = results[0]
     assert results[1].tobytes() == after.tobytes(), f"{kernel.name}: two runs of {p} differ"
