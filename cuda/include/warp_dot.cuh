@@ -2,21 +2,21 @@
 // LOADS accesses in flight in each thread. Bandwidth is bytes in flight over latency: on an H200 4.2 TB/s times
 // about 0.7 us, some 22 KB for each of 132 SMs, which 512 threads with four 16-byte loads each go well beyond.
 #pragma once
-#include "vector.cuh"
+#include "pieces.cuh"
 
 // Adds LOADS pieces of a and x, STRIDE pieces apart: all of a is on its way before the first sum.
 // CHECKED: only the pieces before `left` are there. ALIKE: x lies on a 16-byte boundary as a does; else its
 // entries are read one by one, from L1, where the first of them has put the others.
 template <int STRIDE, bool ALIKE, bool CHECKED>
 __device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t left, Acc (&sums)[2]) {
-  Pack parts[LOADS];
+  Vector parts[LOADS];
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
-    if (!CHECKED || j * STRIDE < left) parts[j] = load_pack(a + j * STRIDE * VECTOR);
+    if (!CHECKED || j * STRIDE < left) parts[j] = load_vector(a + j * STRIDE * VECTOR);
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
     if (!CHECKED || j * STRIDE < left)
-      sums[j % 2] = dot(parts[j], load_pack(x + j * STRIDE * VECTOR, ALIKE), sums[j % 2]);
+      sums[j % 2] = dot(parts[j], load_vector(x + j * STRIDE * VECTOR, ALIKE), sums[j % 2]);
 }
 
 // The share of thread `me`, of STRIDE that work together, of `packs` whole pieces of a and x.

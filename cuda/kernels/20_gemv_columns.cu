@@ -39,7 +39,7 @@
 // defines = { LOADS = 4, BLOCKS_PER_SM = 2 }
 // ///
 #include "split.cuh"
-#include "vector.cuh"
+#include "pieces.cuh"
 
 constexpr int GROUP = TILE_M / VECTOR;   // threads that read the TILE_M entries of one k
 constexpr int GROUPS = THREADS / GROUP;  // values of k that the block reads at once
@@ -64,16 +64,16 @@ __device__ __forceinline__ Pieces pieces(const T *a, int width) {
 template <bool CHECKED>
 __device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t step, index_t left,
                                            Acc (&sums)[VECTOR]) {
-  Pack parts[LOADS];
+  Vector parts[LOADS];
 #pragma unroll
   for (int j = 0; j < LOADS; ++j, a += step)
-    if (!CHECKED || j * GROUPS < left) parts[j] = load_pack(a);
+    if (!CHECKED || j * GROUPS < left) parts[j] = load_vector(a);
 #pragma unroll
   for (int j = 0; j < LOADS; ++j) {
     if (CHECKED && j * GROUPS >= left) break;
     const Acc factor = load(x + j * GROUPS);
 #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) sums[v] += to_acc(parts[j].entry[v]) * factor;
+    for (int v = 0; v < VECTOR; ++v) sums[v] += to_acc(parts[j].at[v]) * factor;
   }
 }
 

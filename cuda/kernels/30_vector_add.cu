@@ -23,7 +23,7 @@
 // threads = [512, 1]
 // tile = [1, 4096, 1]
 // ///
-#include "vector.cuh"
+#include "pieces.cuh"
 
 constexpr int PACKS = TILE_N / (THREADS * VECTOR), ITEMS = TILE_N / THREADS;
 static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same number of packs");
@@ -31,11 +31,11 @@ static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same n
 // Pieces of 16 bytes, counted from the first boundary, `packs` in all; reads before the first write.
 __device__ void add_packs(const T *a, const T *b, T *c, index_t packs) {
   const index_t first = index_t(blockIdx.x) * (THREADS * PACKS) + threadIdx.x;
-  Pack left[PACKS], right[PACKS];
+  Vector left[PACKS], right[PACKS];
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < packs) left[i] = load_pack(a + at * VECTOR), right[i] = load_pack(b + at * VECTOR);
+    if (at < packs) left[i] = load_vector(a + at * VECTOR), right[i] = load_vector(b + at * VECTOR);
   }
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
@@ -43,8 +43,8 @@ __device__ void add_packs(const T *a, const T *b, T *c, index_t packs) {
     if (at >= packs) break;
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v)
-      from_acc(to_acc(left[i].entry[v]) + to_acc(right[i].entry[v]), left[i].entry[v]);
-    store_pack(c + at * VECTOR, left[i]);
+      from_acc(to_acc(left[i].at[v]) + to_acc(right[i].at[v]), left[i].at[v]);
+    write_vector(c + at * VECTOR, left[i]);
   }
 }
 

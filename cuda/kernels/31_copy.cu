@@ -23,7 +23,7 @@
 // threads = [512, 1]
 // tile = [1, 8192, 1]
 // ///
-#include "vector.cuh"
+#include "pieces.cuh"
 
 constexpr int PACKS = TILE_N / (THREADS * VECTOR), ITEMS = TILE_N / THREADS;
 static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same number of packs");
@@ -31,16 +31,16 @@ static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same n
 // Pieces of 16 bytes, counted from the first boundary, `packs` in all; reads before the first write.
 __device__ void copy_packs(const T *a, T *c, index_t packs) {
   const index_t first = index_t(blockIdx.x) * (THREADS * PACKS) + threadIdx.x;
-  Pack pieces[PACKS];
+  Vector pieces[PACKS];
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < packs) pieces[i] = load_pack(a + at * VECTOR);
+    if (at < packs) pieces[i] = load_vector(a + at * VECTOR);
   }
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < packs) store_pack(c + at * VECTOR, pieces[i]);
+    if (at < packs) write_vector(c + at * VECTOR, pieces[i]);
   }
 }
 
