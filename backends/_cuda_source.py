@@ -69,7 +69,8 @@ class Kernel(msgspec.Struct, frozen=True):
         tile = dict(zip(("TILE_M", "TILE_N", "TILE_K"), v.tile, strict=True))
         x, y = v.threads
         threads = {"THREADS_X": x, "THREADS_Y": y, "THREADS": x * y}
-        return {f"STORAGE_{dtype}": 1, **threads, **tile, **v.defines}
+        shared = {"SHARED_BYTES": v.shared_bytes} if v.shared_bytes else {}
+        return {f"STORAGE_{dtype}": 1, **threads, **tile, **shared, **v.defines}
 
 
 def root() -> Path:

@@ -28,13 +28,15 @@ SCALES = ((1.0, 0.0), (0.5, -2.0), (0.0, 0.0), (0.0, 2.0))
 
 
 class Layout(NamedTuple):
-    """How the operands lie: entries past a 256-byte boundary, and entries added to each leading dimension."""
+    """How the operands lie: entries past a 256-byte boundary, and entries added to each leading dimension,
+    which is then rounded up to a multiple."""
 
     offset: int = 0
     pad: int = 0
+    multiple: int = 1
 
 
-LAYOUTS = (Layout(), Layout(1, 0), Layout(0, 8), Layout(8, 16), Layout(3, 1))
+LAYOUTS = (Layout(), Layout(1, 0), Layout(0, 8), Layout(8, 16), Layout(3, 1), Layout(0, 1, 8), Layout(8, 5, 4))
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -74,7 +76,7 @@ class Region:
 
     def __init__(self, device: cuda.Device, shape: tuple[int, int, int], dtype: str, layout: Layout) -> None:
         batch, rows, columns = shape
-        self.ld = columns + layout.pad
+        self.ld = -(-(columns + layout.pad) // layout.multiple) * layout.multiple
         self.first = GUARD + layout.offset
         size = self.first + batch * rows * self.ld + GUARD
         self.host = np.full(size, np.nan, numpy_dtype(dtype))
