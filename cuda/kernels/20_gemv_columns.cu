@@ -36,7 +36,7 @@
 // name = "512"
 // threads = [512, 1]
 // tile = [512, 1, 32]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 2 }
+// defines = { LOADS = 8, BLOCKS_PER_SM = 1 }
 // ///
 #include "split.cuh"
 #include "pieces.cuh"
