@@ -18,31 +18,31 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [16, 16, 16]
-// defines = { PRODUCTS = 8 }
+// defines = { PRODUCTS = 8, BLOCKS_PER_SM = 6 }
 //
 // [[variant]]
 // name = "4"
 // threads = [128, 1]
 // tile = [4, 4, 4]
-// defines = { PRODUCTS = 32 }
+// defines = { PRODUCTS = 32, BLOCKS_PER_SM = 8 }
 //
 // [[variant]]
 // name = "8"
 // threads = [128, 1]
 // tile = [8, 8, 8]
-// defines = { PRODUCTS = 16 }
+// defines = { PRODUCTS = 16, BLOCKS_PER_SM = 6 }
 //
 // [[variant]]
 // name = "32"
 // threads = [128, 1]
 // tile = [32, 32, 16]
-// defines = { PRODUCTS = 4 }
+// defines = { PRODUCTS = 4, BLOCKS_PER_SM = 5 }
 //
 // [[variant]]
 // name = "64"
 // threads = [128, 1]
 // tile = [64, 64, 16]
-// defines = { PRODUCTS = 2 }
+// defines = { PRODUCTS = 2, BLOCKS_PER_SM = 3 }
 // ///
 #include "cp_async.cuh"
 #include "vector.cuh"
@@ -76,7 +76,7 @@ __device__ __forceinline__ void copy_slice(T *to, const T *from, const Operand &
 }
 
 __device__ __forceinline__ void multiply(const Slice &slice, int me, Acc (&sums)[TILE_M]) {
-#pragma unroll 4
+#pragma unroll(TILE_M > 16 ? 1 : 4)
   for (int k = 0; k < TILE_K; k += VECTOR) {
     Acc b[VECTOR];
 #pragma unroll
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply(const Slice &slice, int me, Acc (&sums)
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Acc) == 4 ? 4 : 2) batched(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) batched(const Problem p) {
   __shared__ Slice slices[PRODUCTS];
   const int me = threadIdx.x % TILE_N, group = threadIdx.x / TILE_N;
   const unsigned columns = unsigned((p.n + TILE_N - 1) / TILE_N), rows = unsigned((p.m + TILE_M - 1) / TILE_M);
