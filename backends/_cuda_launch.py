@@ -9,7 +9,7 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
-from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
+from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, THREADS_PER_MULTIPROCESSOR, Device
 from ._cuda_source import Kernel
 from .base import Problem, Unavailable
 
@@ -131,6 +131,15 @@ def function(kernel_name: str, entry: str, shared_bytes: int, dtype: str, device
 def load(kernel: Kernel, dtype: str, device: Device) -> Function:
     """`kernel` for `dtype` on `device`; Unavailable with the reason if it does not compile."""
     return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, dtype, device)
+
+
+def occupancy(kernel: Kernel, found: Function, device: Device) -> dict[str, Any]:
+    """Blocks of a launch that one multiprocessor holds, and the part of its threads that they are."""
+    v, d = kernel.variant, device.driver
+    threads = v.threads[0] * v.threads[1]
+    resident = d.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    most = d.attribute(THREADS_PER_MULTIPROCESSOR, device.ordinal)
+    return {"blocks_per_multiprocessor": resident, "occupancy": resident * threads / most}
 
 
 class Launch(NamedTuple):

@@ -83,12 +83,12 @@ def files() -> list[Path]:
     return sorted((root() / "kernels").glob("*.cu"))
 
 
-def toml_block(text: str) -> str:
+def toml_block(text: str, kind: str = "kernel") -> str:
     """The lines between `// /// kernel` and `// ///`, without their comment marks; "" if there is none."""
     lines = [line.strip() for line in text.splitlines()]
-    if "// /// kernel" not in lines:
+    if f"// /// {kind}" not in lines:
         return ""
-    rest = lines[lines.index("// /// kernel") + 1 :]
+    rest = lines[lines.index(f"// /// {kind}") + 1 :]
     inside = rest[: rest.index("// ///")] if "// ///" in rest else []
     return "\n".join(line.removeprefix("//").removeprefix(" ") for line in inside)
 

@@ -76,6 +76,7 @@ class CudaKernel(Backend):
         device = open_device(devices)
         found = launching.load(self.kernel, problem.dtype, device)
         info = self._info(problem, found, host_memory)
+        info.config.update(launching.occupancy(self.kernel, found, device))
         return CudaSession(problem, operands, info, device, self._bind)
 
     def _info(self, problem: Problem, found: launching.Function, host_memory: HostMemory) -> SessionInfo:
