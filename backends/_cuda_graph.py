@@ -80,9 +80,7 @@ class Replay:
             self.driver.call("cuEventDestroy_v2", self._events.pop())
 
 
-def capture(
-    driver: Driver, stream: int, work: Callable[[], Any], explain: Callable[[int], Exception]
-) -> int:
+def capture(driver: Driver, stream: int, work: Callable[[], Any], explain: Callable[[int], Exception]) -> int:
     """An executable graph of what `work` puts into `stream`; the stream is usable again whatever happens."""
     driver.begin_capture(stream)
     try:

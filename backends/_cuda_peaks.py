@@ -85,7 +85,7 @@ def options(file: File, kind: str, target: str) -> list[str]:
 
 
 def numbers(kind: str, size: int, seed: int = 0) -> np.ndarray:
-    """`size` bytes of random numbers within 1 as that arithmetic stores them; the first one is just below 1."""
+    """`size` bytes of random numbers within 1 as that arithmetic stores them; the first is just below 1."""
     rng = np.random.default_rng(seed)
     dtype = {"fp64": np.float64, "fp16": np.float16}.get(kind, np.float32)
     values = rng.uniform(-1, 1, size // np.dtype(dtype).itemsize * (2 if kind == "bf16" else 1)).astype(dtype)
