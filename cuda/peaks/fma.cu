@@ -15,10 +15,13 @@ using T = float;
 
 constexpr int CHAINS = 16; // independent sums: more than the latency of one multiply-add needs
 constexpr int REPEATS = 16;
-static_assert(2 * CHAINS * REPEATS == FLOPS, "the header counts the operations of a thread in a pass");
+static_assert(2 * CHAINS * REPEATS == FLOPS,
+              "the header counts the operations of a thread in a pass");
 
-extern "C" __global__ void __launch_bounds__(THREADS) fma_peak(T *out, const T *in, long long passes) {
-  const T x = in[0], y = in[threadIdx.x]; // x a little below 1: the sums stay finite and full of bits
+extern "C" __global__ void __launch_bounds__(THREADS)
+    fma_peak(T *out, const T *in, long long passes) {
+  const T x = in[0],
+          y = in[threadIdx.x]; // x a little below 1: the sums stay finite and full of bits
   T sums[CHAINS];
 #pragma unroll
   for (int i = 0; i < CHAINS; ++i) sums[i] = y * T(i + 1);

@@ -70,9 +70,11 @@ using Entry = Bits;
 constexpr int A = 4, B = 2;
 #endif
 constexpr int REPEATS = FLOPS * 32 / (WORK * CHAINS);
-static_assert(REPEATS * WORK * CHAINS == FLOPS * 32, "the header counts the operations of a thread");
+static_assert(REPEATS * WORK * CHAINS == FLOPS * 32,
+              "the header counts the operations of a thread");
 
-extern "C" __global__ void __launch_bounds__(THREADS) mma_peak(Sum *out, const Entry *in, long long passes) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mma_peak(Sum *out, const Entry *in, long long passes) {
   Entry a[A], b[B];
 #pragma unroll
   for (int i = 0; i < A; ++i) a[i] = in[threadIdx.x * A + i];

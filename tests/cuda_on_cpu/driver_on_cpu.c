@@ -173,7 +173,8 @@ int cuFuncGetAttribute(int *v, int attribute, void *function) {
 int cuFuncSetAttribute(void *function, int attribute, int value) {
   return function && attribute == 8 && value ? OK : INVALID;
 }
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, void *function, int threads, size_t shared) {
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, void *function, int threads,
+                                                size_t shared) {
   return *v = shared > 232448 ? 0 : 2048 / threads, function ? OK : BAD_HANDLE;
 }
 
