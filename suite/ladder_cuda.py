@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 
 import msgspec
 
 from backends import _cuda_driver, _cuda_probe, cublas, cuda_kernels
 from backends._cuda_peaks import Peaks, Rate
-from backends._cuda_source import Header
+from backends._cuda_source import Header, Variant
 from backends.arithmetic import DEFAULT_MATH, ITEMSIZE
 from backends.base import Problem
 
 from .ladder import Provider, Rung
+
+RECORDS = Path(__file__).resolve().parent / "profiles" / "ladders"
+"""Climbs of real GPUs, shipped for machines without one."""
 
 REFERENCE = "cublas"
 """The name of the last rung, which the others are held against."""
@@ -28,13 +32,15 @@ PEAK_MATH = {"3xtf32": ("tf32", 3.0)}
 """Arithmetics made of several products of another one: which, and of how many."""
 
 
-def intensity(header: Header, tile: tuple[int, int, int], size: int) -> float:
+def intensity(header: Header, variant: Variant, size: int) -> float:
     """FLOP per byte that a CTA tile reads, entries being `size` bytes: derived in docs/ladder-cuda.md.
 
     A kernel whose tile is one entry deep keeps nothing for its neighbours: each entry of C reads its own.
+    Blocks of a cluster (along M) that send each other what they load have one tile between them.
     """
     if header.op == "gemm":
-        m, n = tile[:2] if tile[2] > 1 else (1, 1)
+        m, n = variant.tile[:2] if variant.tile[2] > 1 else (1, 1)
+        m *= getattr(variant, "cluster", 1)
         return 2 * m * n / ((m + n) * size)
     return {"gemv": 2 / size, "vector_add": 1 / (3 * size), "copy": 0.0}[header.op]
 
@@ -142,7 +148,7 @@ def model(rung: Rung, problem: Problem) -> dict[str, float]:
     if not isinstance(rung.backend, cuda_kernels.CudaKernel):
         return {}
     kernel = rung.backend.kernel
-    return {"tile": intensity(kernel.header, kernel.variant.tile, ITEMSIZE[problem.dtype])}
+    return {"tile": intensity(kernel.header, kernel.variant, ITEMSIZE[problem.dtype])}
 
 
 def provider() -> CudaLadder:

@@ -12,13 +12,10 @@ import msgspec
 from .. import ladder, ladder_counters, ladder_cuda_launch, ladder_cuda_plan
 from ..exits import Exit, Stop
 from ..journal import load_run
-from ..ladder_cuda import CudaLadder
+from ..ladder_cuda import RECORDS, CudaLadder
 from ..ladder_cuda_measure import CudaClimb
 from ..ladder_cuda_plan import CudaRequest
 from ..record import Cell, Run
-
-RECORDS = Path(__file__).resolve().parent.parent / "profiles" / "ladders"
-"""Climbs of real GPUs, shipped for machines without one."""
 
 DEFAULT_BUDGET_S = 300.0
 

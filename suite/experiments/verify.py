@@ -200,6 +200,8 @@ def command(
         )
     if install is not None:
         click.echo(verify_install.install(install))
+        if said := verify_install.install_ladder(install):
+            click.echo(said)
         return Exit.OK
     assert out is not None
     known = all_steps(out.resolve(), peers_budget)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
+import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,7 +15,7 @@ from rich.console import Console
 
 from backends import Problem, _cuda_compile, _cuda_source, cublas, cuda_kernels
 from backends._cuda_peaks import Rate
-from suite import journal, ladder_cuda, ladder_cuda_launch, ladder_cuda_plan
+from suite import journal, ladder_cuda, ladder_cuda_launch, ladder_cuda_plan, verify_install
 from suite.analysis import ladder_cuda as analysis
 from suite.exits import Exit, Stop
 from suite.experiments import _ladder_cuda as experiment
@@ -26,7 +29,12 @@ from tests.cuda_on_cpu import device as stand_in
 needs_compilers = pytest.mark.skipif(
     bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here"
 )
+ROOT = Path(__file__).resolve().parents[2]
 PEAK_FLOP_S, PEAK_BYTE_S = 1e12, 1e11
+
+
+def variant(*tile):
+    return _cuda_source.Variant(threads=(32, 1), tile=tile)
 
 
 class TestModel:
@@ -46,12 +54,12 @@ class TestModel:
         ],
     )
     def test_of_a_tile(self, tile, size, flop_per_byte):
-        assert ladder_cuda.intensity(self.HEADER, tile, size) == flop_per_byte
+        assert ladder_cuda.intensity(self.HEADER, variant(*tile), size) == flop_per_byte
 
     def test_of_what_only_streams(self):
         for op, want in (("gemv", 0.5), ("vector_add", 1 / 12), ("copy", 0.0)):
             header = msgspec.structs.replace(self.HEADER, op=op)
-            assert ladder_cuda.intensity(header, (8, 1, 1), 4) == want
+            assert ladder_cuda.intensity(header, variant(8, 1, 1), 4) == want
 
     @pytest.mark.parametrize("tile", [1, 32, 128])
     def test_counted_in_a_loop(self, tile):
@@ -59,7 +67,7 @@ class TestModel:
         read = sum(4 for _ in range(tile)) + sum(4 for _ in range(tile))
         flops = sum(2 for _ in range(tile) for _ in range(tile))
         deep = 1 if tile == 1 else 8
-        assert ladder_cuda.intensity(self.HEADER, (tile, tile, deep), 4) == flops / read
+        assert ladder_cuda.intensity(self.HEADER, variant(tile, tile, deep), 4) == flops / read
 
 
 class TestPlan:
@@ -342,3 +350,61 @@ class TestRecorded:
         with pytest.raises(Stop, match="--require-gpu: no usable GPU: no NVIDIA driver") as stop:
             command.recorded(one, required=True)
         assert stop.value.code == Exit.NO_GPU
+
+
+@pytest.fixture(scope="module")
+def generator():
+    path = ROOT / "docs" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate_ladder", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generate_ladder"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class TestDocuments:
+    """The tables of README and docs, made of a record that verify wrote and install took over."""
+
+    @pytest.fixture
+    def records(self, run, tmp_path, generator, monkeypatch):
+        whole = msgspec.structs.replace(run, machine={**run.machine, "gpus": [{"name": "NVIDIA H999 NVL"}]})
+        (tmp_path / "ladder-cuda.json").write_bytes(render.makers(whole)["json"]())
+        said = verify_install.install_ladder(tmp_path, tmp_path / "records")
+        assert "written to suite/profiles/ladders/h999-nvl.json" in said
+        monkeypatch.setattr(generator, "RECORDS", tmp_path / "records")
+        return tmp_path / "records"
+
+    def test_the_readme_has_a_row_for_every_rung_but_variants(self, run, records, generator):
+        text = generator.ladder_cuda_short()
+        assert text.startswith(f"RECORDED: NVIDIA H999 NVL, measured {run.created[:10]}, M = N = K = 32:")
+        step = by_name(run, ("square", "float32", "fp32"), 32)["02_shared_tile"]
+        rate, share = generator.figures.significant(step.flop_s / 1e12), f"{step.of_reference * 100:.0f}"
+        assert f"| 02_shared_tile | float32 in fp32 | {rate} | {share} |" in text
+        assert "| cublas | float32 in fp32 |" in text and "uncoalesced" not in text
+
+    def test_the_document_has_every_part(self, records, generator):
+        text = generator.ladder_cuda()
+        for words in (
+            "ragged M = N = K: TFLOP/s",
+            "y = A x: GB/s",
+            "M = N = K: 32×32×32",
+            "01_naive/uncoalesced",
+        ):
+            assert words in text, words
+
+    def test_a_record_that_changed_makes_the_readme_stale(self, records, generator):
+        renewed = generator.renewed((ROOT / "README.md").read_text())
+        assert "H999" in renewed and generator.renewed(renewed) == renewed
+        (records / "h999-nvl.json").unlink()
+        assert generator.renewed(renewed) != renewed
+
+    def test_every_kernel_file_is_in_the_table_of_rungs(self, generator):
+        text = generator.ladder_cuda_rungs()
+        assert all(f"[{path.stem}](../cuda/kernels/{path.name})" in text for path in _cuda_source.files())
+
+    def test_every_part_is_explained(self):
+        text = (ROOT / "docs" / "ladder-cuda.md").read_text()
+        assert [part for part in ladder_cuda_plan.TITLES if f"`{part}`" not in text] == []
+
+    def test_a_run_without_a_ladder_installs_none(self, tmp_path):
+        assert verify_install.install_ladder(tmp_path, tmp_path) == ""
