@@ -28,13 +28,23 @@ SCALES = ((1.0, 0.0), (0.5, -2.0), (0.0, 0.0), (0.0, 2.0))
 
 
 class Layout(NamedTuple):
-    """How the operands lie: entries past a 256-byte boundary, and entries added to each leading dimension."""
+    """How the operands lie: entries past a 256-byte boundary, and entries added to each leading dimension,
+    which is then rounded up to a multiple."""
 
     offset: int = 0
     pad: int = 0
+    multiple: int = 1
 
 
-LAYOUTS = (Layout(), Layout(1, 0), Layout(0, 8), Layout(8, 16), Layout(3, 1))
+LAYOUTS = (
+    Layout(),
+    Layout(1, 0),
+    Layout(0, 8),
+    Layout(8, 16),
+    Layout(3, 1),
+    Layout(0, 1, 8),
+    Layout(8, 5, 4),
+)
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -81,7 +91,7 @@ class Region:
         guard: int = GUARD,
     ) -> None:
         batch, rows, columns = shape
-        self.ld = columns + layout.pad
+        self.ld = -(-(columns + layout.pad) // layout.multiple) * layout.multiple
         self.first = guard + layout.offset
         size = max(1, self.first + batch * rows * self.ld + guard)
         self.host = np.full(size, np.nan, numpy_dtype(dtype))
