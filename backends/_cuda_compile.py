@@ -82,47 +82,58 @@ def arch(major: int, minor: int) -> str:
     return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
 
 
-def options(kernel: source.Kernel, dtype: str, target: str) -> list[str]:
+Defines = tuple[tuple[str, int], ...]
+"""What a kernel is compiled with for the problem at hand, beside what its header says."""
+
+
+def options(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> list[str]:
     """Compiler options; denormals are kept (no -ftz), products and sums may fuse (FMA)."""
-    defines = [f"-D{name}={value}" for name, value in kernel.defines(dtype).items()]
+    defines = [f"-D{name}={value}" for name, value in (*kernel.defines(dtype).items(), *more)]
     folders = [source.root() / "include", *system_dirs()]
     return [f"-arch={target}", "-std=c++17", *defines, *(f"-I{folder}" for folder in folders)]
 
 
-def kernel_hash(kernel: source.Kernel, dtype: str, target: str) -> str:
+def kernel_hash(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> str:
     """Hash of source, headers, defines, architecture and compiler version: 16 hexadecimal digits."""
-    parts = (source.source_hash(kernel), sorted(kernel.defines(dtype).items()), target, version())
+    defines = sorted((*kernel.defines(dtype).items(), *more))
+    parts = (source.source_hash(kernel), defines, target, version())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 @functools.cache
-def compile_kernel(kernel_name: str, dtype: str, target: str) -> Compiled:
+def compile_kernel(kernel_name: str, dtype: str, target: str, more: Defines = ()) -> Compiled:
     """A kernel by name compiled for `target` ("sm_90a"), once per process. Unavailable as `compile_file`."""
     kernel = source.all_kernels()[kernel_name]
     if isinstance(kernel, source.HeaderError):
         raise Unavailable(str(kernel))
-    return compile_file(kernel, dtype, target)
+    return compile_file(kernel, dtype, target, more)
 
 
-def compile_file(kernel: source.Kernel, dtype: str, target: str) -> Compiled:
+def compile_file(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> Compiled:
     """Compile; Unavailable in one line for a missing header, with the compiler's log for anything else."""
-    binding, start = nvrtc(), time.perf_counter()
-    program = binding.createProgram(kernel.path.read_text(), kernel.path.name, (), ())
+    start = time.perf_counter()
+    cubin, log = compile_path(kernel.path, kernel.name, options(kernel, dtype, target, more))
+    seconds = time.perf_counter() - start
+    return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target, more), log)
+
+
+def compile_path(path: Path, name: str, flags: list[str]) -> tuple[bytes, str]:
+    """(cubin, log) of any source file; `name` is what errors call it."""
+    binding = nvrtc()
+    program = binding.createProgram(path.read_text(), path.name, (), ())
     try:
-        _compile(binding, program, kernel, options(kernel, dtype, target))
-        cubin, log = binding.getCUBIN(program), binding.getProgramLog(program)
+        _compile(binding, program, name, flags)
+        return binding.getCUBIN(program), binding.getProgramLog(program)
     finally:
         binding.destroyProgram(program)
-    seconds = time.perf_counter() - start
-    return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target), log)
 
 
-def _compile(binding: Any, program: int, kernel: source.Kernel, flags: list[str]) -> None:
+def _compile(binding: Any, program: int, name: str, flags: list[str]) -> None:
     try:
         binding.compileProgram(program, flags)
     except binding.NVRTCError as error:
         log = binding.getProgramLog(program)
         absent = re.search(r'cannot open source file "([^"]+)"', log)
         if absent:
-            raise Unavailable(f"{kernel.name}: {header_remedy(absent.group(1))}") from error
-        raise Unavailable(f"{kernel.name} does not compile ({error}):\n{log.strip()}") from error
+            raise Unavailable(f"{name}: {header_remedy(absent.group(1))}") from error
+        raise Unavailable(f"{name} does not compile ({error}):\n{log.strip()}") from error

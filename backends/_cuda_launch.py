@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
 from . import _cuda_split as splitting
-from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
+from . import _cuda_tma as tma
+from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, THREADS_PER_MULTIPROCESSOR, Device
 from ._cuda_source import Kernel
+from .arithmetic import ITEMSIZE
 from .base import Problem, Unavailable
 
 MAX_BLOCKS = 2**31 - 1
@@ -108,32 +110,40 @@ def batched(kernel: Kernel, p: Problem) -> int:
     return _tiles(p.batch, products) * _tiles(p.m, tm) * _tiles(p.n, tn)
 
 
+def clusters(kernel: Kernel, p: Problem) -> int:
+    """A block for every CTA tile of every product, in whole clusters along M."""
+    (m, n, _), (tile_m, tile_n, _) = extents(p), kernel.variant.tile
+    cluster = kernel.variant.cluster
+    return p.batch * _tiles(m, tile_m * cluster) * _tiles(n, tile_n) * cluster
+
+
 LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {
-    "grid2d": grid2d,
-    "rows": rows,
-    "linear": linear,
-    "batched": batched,
-    "split_k": grid2d,
-}
-"""How many blocks a kernel wants, by the `launcher` of its header. split_k: so many for each part of K."""
+    "grid2d": grid2d, "rows": rows, "linear": linear, "persistent": clusters, "tma": clusters,
+    "batched": batched, "split_k": grid2d,
+}  # fmt: skip
+"""CTA tiles of a problem, by the `launcher` of a kernel's header: as many blocks, unless it is persistent."""
 
 
-def split(kernel: Kernel, p: Problem, device: Device) -> splitting.Split:
-    """How K is cut among blocks: one part, unless the kernel's launcher is split_k."""
-    if kernel.header.launcher != "split_k":
-        return splitting.WHOLE
-    return splitting.choose(kernel, p.dtype, blocks(kernel, p), extents(p)[2], device.multiprocessors)
+def tiles(kernel: Kernel, p: Problem) -> int:
+    """CTA tiles of a problem; 0 where there is nothing to compute."""
+    return LAUNCHERS[kernel.header.launcher](kernel, p)
 
 
-def blocks(kernel: Kernel, p: Problem) -> int:
+def blocks(kernel: Kernel, p: Problem, multiprocessors: int) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
-    For split_k those of one part of K.
+    Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
+    gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
+    "split_k": the blocks of one part of K, see `split`.
     """
-    count = LAUNCHERS[kernel.header.launcher](kernel, p)
+    count = tiles(kernel, p)
     if count > MAX_BLOCKS:
         raise Unavailable(f"{kernel.name} would need {count} blocks, a grid has at most {MAX_BLOCKS}")
-    return count
+    if kernel.header.launcher not in ("persistent", "tma") or not count:
+        return count
+    v = kernel.variant
+    held, wanted = max(1, multiprocessors * v.ctas_per_sm // v.cluster), count // v.cluster
+    return v.cluster * _tiles(wanted, _tiles(wanted, held))
 
 
 class Function(NamedTuple):
@@ -146,10 +156,13 @@ class Function(NamedTuple):
 
 
 @functools.cache
-def function(kernel_name: str, entry: str, shared_bytes: int, dtype: str, device: Device) -> Function:
+def function(
+    kernel_name: str, entry: str, shared_bytes: int, dtype: str, device: Device, more: compiling.Defines = ()
+) -> Function:
     """Compile (once per process) and load (once per device)."""
     device.activate()
-    compiled = compiling.compile_kernel(kernel_name, dtype, compiling.arch(*device.compute))
+    target = compiling.arch(*device.compute)
+    compiled = compiling.compile_kernel(kernel_name, dtype, target, *([more] if more else []))
     d = device.driver
     address = d.function(compiled.cubin, entry, shared_bytes)
     kinds = {"registers": REGISTERS, "static_shared_bytes": SHARED_BYTES, "local_bytes": LOCAL_BYTES}
@@ -157,9 +170,47 @@ def function(kernel_name: str, entry: str, shared_bytes: int, dtype: str, device
     return Function(address, d.function(compiled.cubin, "empty_kernel"), compiled, resources)
 
 
-def load(kernel: Kernel, dtype: str, device: Device) -> Function:
-    """`kernel` for `dtype` on `device`; Unavailable with the reason if it does not compile."""
-    return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, dtype, device)
+def matrices(p: Problem, operands: tuple[Place, Place, Place]) -> tuple[tma.Matrix, tma.Matrix, tma.Matrix]:
+    """The operands as they are stored."""
+    m, n, k = extents(p)
+    shapes = ((k, m) if p.trans_a else (m, k)), ((n, k) if p.trans_b else (k, n)), (m, n)
+    a, b, c = (
+        tma.Matrix(o.address, *shape, o.ld, p.batch, o.batch_stride, ITEMSIZE[p.dtype])
+        for o, shape in zip(operands, shapes, strict=True)
+    )
+    return a, b, c
+
+
+def load(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place] | None = None
+) -> Function:
+    """`kernel` for such a problem on `device`; Unavailable with the reason if it does not compile.
+
+    Without `operands` they are taken to be contiguous and to begin at multiples of 256 bytes.
+    """
+    a, b, _ = matrices(p, operands or places(p, (0, 0, 0)))
+    more = tma.defines(kernel, p, a, b)
+    return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, p.dtype, device, more)
+
+
+def occupancy(kernel: Kernel, found: Function, device: Device) -> dict[str, Any]:
+    """Blocks of a launch that one multiprocessor holds, and the part of its threads that they are."""
+    v, d = kernel.variant, device.driver
+    threads = v.threads[0] * v.threads[1]
+    resident = d.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    most = d.attribute(THREADS_PER_MULTIPROCESSOR, device.ordinal)
+    return {"blocks_per_multiprocessor": resident, "occupancy": resident * threads / most}
+
+
+def split(kernel: Kernel, p: Problem, found: Function, device: Device) -> splitting.Split:
+    """How K is cut among blocks: one part, unless the launcher is split_k."""
+    if kernel.header.launcher != "split_k":
+        return splitting.WHOLE
+    v = kernel.variant
+    threads = v.threads[0] * v.threads[1]
+    resident = device.driver.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    slots = device.multiprocessors * max(1, resident)
+    return splitting.choose(v, p.dtype, tiles(kernel, p), extents(p)[2], slots)
 
 
 class Launch(NamedTuple):
@@ -181,13 +232,15 @@ def prepare(
     kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
 ) -> Launch:
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
-    found = load(kernel, p.dtype, device)
-    count, v = blocks(kernel, p), kernel.variant
-    shared = splitting.Workspace(device, split(kernel, p, device), stream)
+    found = load(kernel, p, device, operands)
+    count, v = blocks(kernel, p, device.multiprocessors), kernel.variant
+    shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
     count *= shared.splits
     packed = arguments(p, *operands, shared)
-    pointers = (c_void_p * 1)(ctypes.addressof(packed))
+    maps = tma.maps(device.driver, kernel, p, *matrices(p, operands))
+    addresses = ctypes.addressof(packed), *map(tma.map_address, maps)
+    pointers = (c_void_p * len(addresses))(*addresses)
     where = (stream, ctypes.addressof(pointers))
     run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
     empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
-    return Launch(run, empty, (packed, pointers), shared.free)
+    return Launch(run, empty, (packed, pointers, maps), shared.free)

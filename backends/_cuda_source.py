@@ -32,6 +32,10 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: str = ""
     shared_bytes: int = 0
     """Dynamic shared memory of a launch, bytes."""
+    cluster: int = 1
+    """Launchers "persistent" and "tma": CTAs of a cluster, neighbours along M."""
+    ctas_per_sm: int = 1
+    """The same launchers: CTAs that an SM holds at one time."""
     defines: dict[str, int] = {}
 
 
@@ -42,13 +46,15 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     op: Literal["gemm", "gemv", "vector_add", "copy"]
     dtypes: tuple[str, ...]
     math: tuple[str, ...]
-    launcher: Literal["grid2d", "rows", "linear", "batched", "split_k"]
+    launcher: Literal["grid2d", "rows", "linear", "persistent", "tma", "batched", "split_k"]
     """How many blocks a launch has: see `_cuda_launch.LAUNCHERS`."""
     min_sm: int
     teaches: str
     variant: tuple[Variant, ...]
     transposes: tuple[str, ...] = ()
     """Which of A and B may be stored transposed (n no, t yes), e.g. "nt"; empty: all."""
+    only_sm: int = 0
+    """The one compute capability whose own instructions (sm_90a) it uses; 0: any from min_sm on."""
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -70,7 +76,20 @@ class Kernel(msgspec.Struct, frozen=True):
         x, y = v.threads
         threads = {"THREADS_X": x, "THREADS_Y": y, "THREADS": x * y}
         shared = {"SHARED_BYTES": v.shared_bytes} if v.shared_bytes else {}
-        return {f"STORAGE_{dtype}": 1, **threads, **tile, **shared, **v.defines}
+        found = {f"STORAGE_{dtype}": 1, **threads, **tile, **shared, **v.defines}
+        if self.header.launcher in ("persistent", "tma"):
+            found.update(CLUSTER=v.cluster)
+        return found
+
+    def refuses(self, major: int, minor: int) -> str | None:
+        """Why it cannot run on that compute capability, or None."""
+        h, here = self.header, major * 10 + minor
+        if here < h.min_sm:
+            return f"{self.name} needs compute capability {h.min_sm / 10:.1f}, this is {major}.{minor}"
+        if h.only_sm and here != h.only_sm:
+            only = f"{h.only_sm / 10:.1f}"
+            return f"{self.name} is written for compute capability {only} alone, this is {major}.{minor}"
+        return None
 
 
 def root() -> Path:
@@ -85,12 +104,12 @@ def files() -> list[Path]:
     return sorted((root() / "kernels").glob("*.cu"))
 
 
-def toml_block(text: str) -> str:
+def toml_block(text: str, kind: str = "kernel") -> str:
     """The lines between `// /// kernel` and `// ///`, without their comment marks; "" if there is none."""
     lines = [line.strip() for line in text.splitlines()]
-    if "// /// kernel" not in lines:
+    if f"// /// {kind}" not in lines:
         return ""
-    rest = lines[lines.index("// /// kernel") + 1 :]
+    rest = lines[lines.index(f"// /// {kind}") + 1 :]
     inside = rest[: rest.index("// ///")] if "// ///" in rest else []
     return "\n".join(line.removeprefix("//").removeprefix(" ") for line in inside)
 
@@ -143,6 +162,8 @@ def _variant_mistakes(v: Variant) -> Iterator[str]:
         yield f"{where}: threads {list(v.threads)} must be at least 1 each and at most 1024 together"
     if min(v.tile) < 1:
         yield f"{where}: tile {list(v.tile)} must be at least 1 in each direction"
+    if min(v.cluster, v.ctas_per_sm) < 1:
+        yield f"{where}: cluster {v.cluster} and ctas_per_sm {v.ctas_per_sm} must be at least 1"
     if v.shared_bytes < 0:
         yield f"{where}: shared_bytes {v.shared_bytes} must not be negative"
     for name in v.defines:

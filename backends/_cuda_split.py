@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ._cuda_driver import Device
 from ._cuda_session import allocate
-from ._cuda_source import Kernel
+from ._cuda_source import Variant
 
 ACC_BYTES = {"float64": 8, "float32": 4, "float16": 4, "bfloat16": 4}
 """Bytes of an `Acc` of problem.cuh."""
@@ -32,10 +32,8 @@ class Split(NamedTuple):
 WHOLE = Split()
 
 
-def choose(kernel: Kernel, dtype: str, tiles: int, k: int, multiprocessors: int) -> Split:
-    """Split K for `tiles` tiles; `BLOCKS_PER_SM` of the variant's defines says how many blocks an SM holds."""
-    v = kernel.variant
-    slots = multiprocessors * v.defines.get("BLOCKS_PER_SM", 1)
+def choose(v: Variant, dtype: str, tiles: int, k: int, slots: int) -> Split:
+    """Split K for `tiles` tiles on a device that holds `slots` blocks at one time."""
     splits = best(tiles, -(-k // v.tile[2]), slots)
     if splits == 1:
         return WHOLE

@@ -34,10 +34,10 @@ class CudaKernel(Backend):
         found = probing.probe()
         if not found.ok:
             return found
-        header, (major, minor) = self.kernel.header, cuda.device(0).compute
-        if major * 10 + minor < header.min_sm:
-            reason = f"{self.name} needs compute capability {header.min_sm / 10:.1f}, this is {major}.{minor}"
-            return Availability(ok=False, reason=reason, cure="use a newer GPU", detail=found.detail)
+        refused = self.kernel.refuses(*cuda.device(0).compute)
+        if refused:
+            cure = "use a newer GPU" if "needs" in refused else "use a kernel of a lower rung"
+            return Availability(ok=False, reason=refused, cure=cure, detail=found.detail)
         missing = self._missing_header
         if missing is not None:
             reason, _, cure = missing.partition(": ")
@@ -58,7 +58,7 @@ class CudaKernel(Backend):
         stored = "nt"[p.trans_a] + ("nt"[p.trans_b] if p.op == "gemm" else "")
         if h.transposes and stored not in h.transposes:
             return f"{self.name} takes transposes {' or '.join(h.transposes)}, not {stored}"
-        count = launching.LAUNCHERS[h.launcher](self.kernel, p)
+        count = launching.tiles(self.kernel, p)
         if count > launching.MAX_BLOCKS:
             return f"{self.name} would need {count} blocks, a grid has at most {launching.MAX_BLOCKS}"
         return None
@@ -74,18 +74,19 @@ class CudaKernel(Backend):
     ) -> CudaSession:
         require(self, problem)
         device = open_device(devices)
-        found = launching.load(self.kernel, problem.dtype, device)
-        info = self._info(problem, found, host_memory, device)
+        found = launching.load(self.kernel, problem, device)
+        info = self._info(problem, found, device, host_memory)
+        info.config.update(launching.occupancy(self.kernel, found, device))
         return CudaSession(problem, operands, info, device, self._bind)
 
     def _info(
-        self, problem: Problem, found: launching.Function, host_memory: HostMemory, device: cuda.Device
+        self, problem: Problem, found: launching.Function, device: cuda.Device, host_memory: HostMemory
     ) -> SessionInfo:
-        v, splits = self.kernel.variant, launching.split(self.kernel, problem, device).splits
+        v, splits = self.kernel.variant, launching.split(self.kernel, problem, found, device).splits
         config: dict[str, Any] = {
             "threads": list(v.threads),
             "tile": list(v.tile),
-            "blocks": launching.blocks(self.kernel, problem) * splits,
+            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors) * splits,
             **({"splits": splits} if self.kernel.header.launcher == "split_k" else {}),
             "dynamic_shared_bytes": v.shared_bytes,
             "host_memory": host_memory,

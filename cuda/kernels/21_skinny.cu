@@ -39,7 +39,7 @@
 // threads = [256, 1]
 // tile = [128, 128, 16]
 // shared_bytes = 81920
-// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
+// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 1 }
 // ///
 #include "copy_tile.cuh"
 #include "epilogue.cuh"
@@ -115,7 +115,7 @@ struct Thread {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) skinny(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) skinny(const Problem p) {
   extern __shared__ int4 dynamic[];
   T *const shared = (T *)dynamic;
 

@@ -1,0 +1,120 @@
+"""What kernels with the launcher "tma" are given beside their arguments: maps for the copy engine (TMA).
+
+Such a kernel is compiled for the layout at hand: TRANS_A, TRANS_B say how A and B are stored, BY_TMA whether
+the copy engine can take both. Its parameters are the problem and one map each for A, B and C; boxes are 128
+bytes wide along the contiguous direction, in the 128-byte swizzle, and the batch is the third dimension.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_uint32, c_uint64, c_void_p
+from typing import TYPE_CHECKING, NamedTuple
+
+from ._cuda_source import Kernel
+from .arithmetic import ITEMSIZE
+from .base import Problem
+
+if TYPE_CHECKING:
+    from ._cuda_driver import Driver
+
+LINE_BYTES = 128
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+MOST = 2**31 - 2**16
+"""Extents are 32-bit, and a coordinate may pass the end by a cluster's tiles."""
+
+_UINT16, _FLOAT32, _TFLOAT32 = 1, 7, 11
+_SWIZZLE_128B, _PROMOTE_256B = 3, 3
+
+
+class Matrix(NamedTuple):
+    """A stored matrix, or a batch of them: `rows` lines of `columns` entries, strides in entries."""
+
+    address: int
+    rows: int
+    columns: int
+    ld: int
+    batch: int
+    batch_stride: int
+    itemsize: int
+
+
+class Box(NamedTuple):
+    """What one copy moves: `lines` lines of 128 bytes, of entries of that CUtensorMapDataType."""
+
+    lines: int
+    element: int
+
+
+def taken(m: Matrix) -> bool:
+    """Can the copy engine take it? Address and strides must be multiples of 16 bytes."""
+    strides = [m.ld] + ([m.batch_stride] if m.batch > 1 else [])
+    aligned = all(x % 16 == 0 for x in (m.address, *(s * m.itemsize for s in strides)))
+    return (
+        aligned
+        and all(0 < extent <= MOST for extent in (m.rows, m.columns, m.batch))
+        and all(s * m.itemsize < 2**40 for s in strides)
+    )
+
+
+def element(p: Problem) -> int:
+    """How the engine reads entries: it rounds float32 on the way to tf32; 16 bits pass untouched."""
+    if ITEMSIZE[p.dtype] == 2:
+        return _UINT16
+    return _TFLOAT32 if p.math == "tf32" else _FLOAT32
+
+
+def encode(driver: Driver, m: Matrix, box: Box) -> ctypes.Array[ctypes.c_char]:
+    """A CUtensorMap for `m`; CudaError when the driver refuses. The buffer holds it at `map_address`."""
+    buffer = empty_map()
+    pitch = m.ld * m.itemsize
+    batch_pitch = m.batch_stride * m.itemsize if m.batch > 1 else m.rows * pitch
+    arguments = (
+        c_void_p(map_address(buffer)), c_uint32(box.element), c_uint32(3), c_void_p(m.address),
+        (c_uint64 * 3)(m.columns, m.rows, m.batch), (c_uint64 * 2)(pitch, batch_pitch),
+        (c_uint32 * 3)(LINE_BYTES // m.itemsize, box.lines, 1), (c_uint32 * 3)(1, 1, 1),
+        c_uint32(0), c_uint32(_SWIZZLE_128B), c_uint32(_PROMOTE_256B), c_uint32(0),
+    )  # fmt: skip
+    driver.check("cuTensorMapEncodeTiled", driver.prepared("cuTensorMapEncodeTiled", *arguments)())
+    return buffer
+
+
+def empty_map() -> ctypes.Array[ctypes.c_char]:
+    """Room for a map; all zeros is one that nobody may use."""
+    return ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+
+
+def map_address(buffer: ctypes.Array[ctypes.c_char]) -> int:
+    """The aligned address in a buffer of `empty_map`."""
+    address = ctypes.addressof(buffer)
+    return address + -address % MAP_ALIGNMENT
+
+
+def defines(kernel: Kernel, p: Problem, a: Matrix, b: Matrix) -> tuple[tuple[str, int], ...]:
+    """What a kernel of this launcher is compiled with, beside what its header says; else nothing."""
+    if kernel.header.launcher != "tma":
+        return ()
+    empty = 0 in (a.rows, a.columns, b.rows, b.columns)
+    layout = {"TRANS_A": p.trans_a, "TRANS_B": p.trans_b, "BY_TMA": empty or (taken(a) and taken(b))}
+    return (("LAYOUT_GIVEN", 1), *((name, int(value)) for name, value in layout.items()))
+
+
+def lines(p: Problem, *, contiguous_k: bool) -> int:
+    """Lines of a box: 128 rows of M or N, or as many of K as fit into 128 bytes."""
+    return 128 if contiguous_k else LINE_BYTES // ITEMSIZE[p.dtype]
+
+
+def maps(
+    driver: Driver, kernel: Kernel, p: Problem, a: Matrix, b: Matrix, c: Matrix
+) -> list[ctypes.Array[ctypes.c_char]]:
+    """Those of A, B and C, if it is such a kernel; an empty one where the engine cannot take an operand."""
+    if kernel.header.launcher != "tma":
+        return []
+    boxes = (
+        Box(lines(p, contiguous_k=not p.trans_a), element(p)),
+        Box(lines(p, contiguous_k=p.trans_b), element(p)),
+        Box(64, _UINT16 if ITEMSIZE[p.dtype] == 2 else _FLOAT32),
+    )
+    return [
+        encode(driver, m, box) if taken(m) else empty_map() for m, box in zip((a, b, c), boxes, strict=True)
+    ]

@@ -1,0 +1,26 @@
+// The order in which a persistent grid takes the tiles of C: in swaths of `group` tiles, so that the tiles
+// worked on at one time form a near-square of C and share what they read through L2.
+#pragma once
+
+struct TileOrder {
+  unsigned rows, columns, count;
+
+  __device__ __forceinline__ TileOrder(long long m, long long n, long long batch, int tile_m,
+                                       int tile_n)
+      : rows(unsigned((m + tile_m - 1) / tile_m)), columns(unsigned((n + tile_n - 1) / tile_n)),
+        count(rows * columns * unsigned(batch)) {}
+
+  struct Place {
+    unsigned row, column, batch;
+  };
+
+  // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath.
+  template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
+    const unsigned each = rows * columns, batch = index / each;
+    const unsigned in_batch = index - batch * each, swath = in_batch / (group * columns);
+    const unsigned in_swath = in_batch - swath * (group * columns);
+    const unsigned height = min(unsigned(group), rows - swath * group);
+    const unsigned column = in_swath / height;
+    return {swath * group + in_swath - column * height, column, batch};
+  }
+};

@@ -1,0 +1,116 @@
+// From the sums of a warpgroup to C: alpha, beta, the bounds, and stores as wide as C's alignment allows.
+// C is stored by rows.
+#pragma once
+#include "problem.cuh"
+#include "tma.cuh"
+
+// C of one product of the batch.
+struct Output {
+  T *data;
+  index_t row_stride, rows, columns;
+  float alpha, beta;
+
+  __device__ __forceinline__ Output(const Problem &p, unsigned batch)
+      : data(p.c.data + batch * p.c.batch_stride), row_stride(p.c.row_stride), rows(p.m),
+        columns(p.n), alpha(float(p.alpha)), beta(float(p.beta)) {}
+
+  // May `entries` neighbours in a row, from a multiple of `entries` on, be stored at once?
+  template <int entries> __device__ __forceinline__ bool takes() const {
+    return (unsigned long long)data % (entries * sizeof(T)) == 0 && row_stride % entries == 0;
+  }
+
+  __device__ __forceinline__ float scaled(index_t row, index_t column, float sum) const {
+    float result = alpha * sum;
+    if (beta != 0.0f && row < rows && column < columns)
+      result += beta * to_acc(data[row * row_stride + column]);
+    return result;
+  }
+
+  // Entries (row, column), (row, column + 1), ... of C from their sums.
+  template <int entries>
+  __device__ __forceinline__ void store(index_t row, index_t column, const float (&sums)[entries],
+                                        bool at_once) const {
+    if (row >= rows) return;
+    struct alignas(entries * sizeof(T)) Vector {
+      T entry[entries];
+    } out;
+#pragma unroll
+    for (int i = 0; i < entries; ++i) from_acc(scaled(row, column + i, sums[i]), out.entry[i]);
+    T *c = data + row * row_stride + column;
+    if (at_once && column + entries <= columns) {
+      *(Vector *)c = out;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < entries; ++i)
+      if (column + i < columns) c[i] = out.entry[i];
+  }
+};
+
+// Sums of a warp whose first row and column of C are given: pairs of neighbours, rows lane / 4 and 8 below.
+template <int count>
+__device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[count], index_t row,
+                                           index_t column) {
+  const int lane = threadIdx.x % 32;
+  const bool pairs = c.takes<2>();
+#pragma unroll
+  for (int i = 0; i < count; i += 2)
+    c.store(row + lane / 4 + i / 2 % 2 * 8, column + i / 4 * 8 + lane % 4 * 2,
+            {sums[i], sums[i + 1]}, pairs);
+}
+
+#if !defined(STORAGE_float32) && !defined(STORAGE_float64)
+// Can the copy engine write C? As the host decides whether it makes a map.
+__device__ __forceinline__ bool takes_boxes(const Problem &p) {
+  const index_t strides = p.c.row_stride | (p.batch > 1 ? p.c.batch_stride : 0);
+  return ((unsigned long long)p.c.data | (unsigned long long)strides * sizeof(T)) % 16 == 0;
+}
+
+constexpr int SLAB_COLUMNS = 64, SLAB_BYTES = 64 * 128; // what a warpgroup stores at once
+
+__device__ __forceinline__ unsigned packed(float x, float y) {
+  struct alignas(4) {
+    T x, y;
+  } pair;
+  from_acc(x, pair.x);
+  from_acc(y, pair.y);
+  return *(unsigned *)&pair;
+}
+
+// Stores 64 x 2 * count sums of a warpgroup through shared memory: stmatrix puts them there in the copy engine's
+// swizzle, slab by slab into two buffers, and the engine writes whole lines while the next slab is prepared.
+// `number` is a CTA barrier of the warpgroup's own.
+template <int count>
+__device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &map, char *slabs,
+                                            int number, const float (&sums)[count], index_t row,
+                                            index_t column, int batch) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  // Lane l gives the address of row l % 8 of the 8 x 8 matrix l / 8: upper, lower; then 8 columns on.
+  const int at_row = warp * 16 + (lane / 8 & 1) * 8 + lane % 8, at_chunk = lane / 16;
+#pragma unroll
+  for (int slab = 0; slab < count / 32; ++slab) {
+    char *to = slabs + slab % 2 * SLAB_BYTES;
+    if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+    synchronize(number, 128);
+#pragma unroll
+    for (int i = 0; i < 32; i += 8) {
+      unsigned pairs[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int s = slab * 32 + i + j * 2;
+        const index_t r = row + warp * 16 + lane / 4 + (j & 1) * 8;
+        const index_t k = column + s / 4 * 8 + lane % 4 * 2;
+        pairs[j] = packed(c.scaled(r, k, sums[s]), c.scaled(r, k + 1, sums[s + 1]));
+      }
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       shared_address(to) + swizzled(at_row, i / 4 + at_chunk)),
+                   "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+                   : "memory");
+    }
+    publish_to_async_proxy();
+    synchronize(number, 128);
+    if (threadIdx.x % 128 == 0)
+      store_box(map, to, int(column) + slab * SLAB_COLUMNS, int(row), batch);
+  }
+}
+#endif
