@@ -111,23 +111,29 @@ def compile_kernel(kernel_name: str, dtype: str, target: str, more: Defines = ()
 
 def compile_file(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> Compiled:
     """Compile; Unavailable in one line for a missing header, with the compiler's log for anything else."""
-    binding, start = nvrtc(), time.perf_counter()
-    program = binding.createProgram(kernel.path.read_text(), kernel.path.name, (), ())
-    try:
-        _compile(binding, program, kernel, options(kernel, dtype, target, more))
-        cubin, log = binding.getCUBIN(program), binding.getProgramLog(program)
-    finally:
-        binding.destroyProgram(program)
+    start = time.perf_counter()
+    cubin, log = compile_path(kernel.path, kernel.name, options(kernel, dtype, target, more))
     seconds = time.perf_counter() - start
     return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target, more), log)
 
 
-def _compile(binding: Any, program: int, kernel: source.Kernel, flags: list[str]) -> None:
+def compile_path(path: Path, name: str, flags: list[str]) -> tuple[bytes, str]:
+    """(cubin, log) of any source file; `name` is what errors call it."""
+    binding = nvrtc()
+    program = binding.createProgram(path.read_text(), path.name, (), ())
+    try:
+        _compile(binding, program, name, flags)
+        return binding.getCUBIN(program), binding.getProgramLog(program)
+    finally:
+        binding.destroyProgram(program)
+
+
+def _compile(binding: Any, program: int, name: str, flags: list[str]) -> None:
     try:
         binding.compileProgram(program, flags)
     except binding.NVRTCError as error:
         log = binding.getProgramLog(program)
         absent = re.search(r'cannot open source file "([^"]+)"', log)
         if absent:
-            raise Unavailable(f"{kernel.name}: {header_remedy(absent.group(1))}") from error
-        raise Unavailable(f"{kernel.name} does not compile ({error}):\n{log.strip()}") from error
+            raise Unavailable(f"{name}: {header_remedy(absent.group(1))}") from error
+        raise Unavailable(f"{name} does not compile ({error}):\n{log.strip()}") from error

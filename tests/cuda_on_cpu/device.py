@@ -96,8 +96,9 @@ def compile_kernel(name: str, dtype: str, target: str) -> compiling.Compiled:
 
 
 def held() -> int:
-    """What sessions have not freed: allocations * 1000000 + streams * 1000 + events."""
-    return int(ctypes.CDLL(str(library("driver"))).fake_held())
+    """What sessions have not freed: graphs * 10**9 + allocations * 1000000 + streams * 1000 + events."""
+    loaded = ctypes.CDLL(str(library("driver")))
+    return int(loaded.fake_graphs()) * 10**9 + int(loaded.fake_held())
 
 
 def _forget() -> None:
