@@ -14,7 +14,7 @@ import numpy as np
 
 from backends import _cuda_driver as cuda
 from backends import _cuda_launch as launching
-from backends._cuda_source import Kernel, all_kernels
+from backends._cuda_source import Kernel, all_kernels, includes, without_comments
 from backends.base import Problem
 from backends.operands import numpy_dtype
 
@@ -22,6 +22,13 @@ GUARD = 64
 """Entries before and after every operand that hold NaN and must stay as they are."""
 
 KERNELS = {name: kernel for name, kernel in all_kernels().items() if isinstance(kernel, Kernel)}
+
+
+def has_assembly(kernel: Kernel) -> bool:
+    """Is it written in PTX in part? Such kernels run on a GPU alone, not on the CPU stand-in."""
+    files = (kernel.path, *includes(kernel.path)[0])
+    return any("asm" in without_comments(path.read_text()).replace("(", " ").split() for path in files)
+
 
 SCALES = ((1.0, 0.0), (0.5, -2.0), (0.0, 0.0), (0.0, 2.0))
 """(alpha, beta) by BLAS rules."""

@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FEW = {"cuda:08_wmma": 23, "cuda:08_wmma/128": 61, "cuda:02_shared_tile": 3}
 """Every so many problems only, where fibers are slow."""
 
+ON_CPU = [kernel for kernel in cases.KERNELS.values() if not cases.has_assembly(kernel)]
+
 
 @pytest.fixture
 def device():
@@ -48,7 +50,7 @@ def dtypes(kernel):
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "random"])
-@pytest.mark.parametrize("kernel", cases.KERNELS.values(), ids=lambda k: k.name)
+@pytest.mark.parametrize("kernel", ON_CPU, ids=lambda k: k.name)
 def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, device, monkeypatch):
     monkeypatch.setenv("KERNEL_ORDER", order)
     step = FEW.get(kernel.name, 2)
