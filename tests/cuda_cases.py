@@ -43,15 +43,7 @@ class Layout(NamedTuple):
     multiple: int = 1
 
 
-LAYOUTS = (
-    Layout(),
-    Layout(1, 0),
-    Layout(0, 8),
-    Layout(8, 16),
-    Layout(3, 1),
-    Layout(0, 1, 8),
-    Layout(8, 5, 4),
-)
+LAYOUTS = (Layout(), Layout(1), Layout(0, 8), Layout(8, 16), Layout(3, 1), Layout(0, 1, 8), Layout(8, 5, 4))
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
