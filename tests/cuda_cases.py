@@ -220,6 +220,7 @@ def _bare(kernel: Kernel, p: Problem, regions: list[Region], stream: int, rng: n
     launch = launching.prepare(kernel, p, c.device, places, stream)
     assert not launch.run(), "launch failed"
     c.device.driver.check("run", c.device.driver.synchronize(stream)())
+    launch.release()
     c.download(stream)
     c.device.driver.check("copy out", c.device.driver.synchronize(stream)())
     wrong = np.flatnonzero(_bits(np.ascontiguousarray(c.view)) != _bits(want))
