@@ -38,8 +38,8 @@ bool small_fits(const product *p) {
   return max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= p->kn->parts_in_place;
 }
 
-/* Does the first-level cache keep NR columns of B where they lie? Rows reach as many places of it as their distance
- * is no multiple of. */
+/* Does the first-level cache keep NR columns of B where they lie? Rows that are an odd multiple of a power of two
+ * apart meet in one place of so many bytes. */
 static bool panel_stays(const product *p) {
   const ptrdiff_t stride = p->rs_b * p->kn->size, apart = stride & -stride;
   const ptrdiff_t each = min_of(max_of(apart, p->kn->nr * p->kn->size), WAY_BYTES);
