@@ -1,11 +1,14 @@
-"""What a process of `peers` does with a group: check the libraries it holds, visit each, measure the roof."""
+"""What a process of `peers` does with a group: check the libraries it holds, visit each, measure the roof.
+
+A group stays open for as many rounds as it is asked for; what is checked once is not checked again.
+"""
 
 from __future__ import annotations
 
 import functools
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,11 +16,11 @@ import numpy as np
 
 import backends
 from backends.base import Backend, Problem, Session
-from backends.cpus import allowed_cpus
+from backends.cpus import allowed_cpus, wait_until_quiet
 from backends.operands import Operands, shapes
 
 from .peers_check import Reference
-from .peers_plan import Group, class_of, operand_elements
+from .peers_plan import Group, Turn, class_of, operand_elements
 from .peers_timing import LONG_S, TimedCalls, python_calls, visit
 from .record import Cell, GateResult
 
@@ -72,30 +75,50 @@ class Bench:
         self.memory = [*memory, arena(setup.elements[2], setup.dtype)]
         self.known: tuple[Problem, Operands, Reference] | None = None
         self.awake: set[tuple[str, int]] = set()
+        self.group: Group | None = None
+        self.entries: list[Entry] = []
+        self.roofs: dict[int, float] = {}
         states = [(backend, backend.probe()) for backend in map(backends.get, names)]
         self.usable = [backend for backend, state in states if state.ok]
         self.absent = [f"{b.name} cannot run so: {state.reason}" for b, state in states if not state.ok]
 
-    def measure(self, group: Group) -> list[Cell]:
-        """The cells of every library held and, where they are visited in turn, of the roof."""
-        operands, reference = self._bound(group.problem)
-        entries = self._entries(group, operands)
+    def measure(self, turn: Turn) -> list[Cell]:
+        """Visit the libraries named; all cells, the roof's too, with every round so far."""
         try:
-            check_all(entries, reference, operands, group.expected_s >= LONG_S)
-            roofs: list[float] = []
-            for round_ in range(group.rounds):
-                turn = round_ % max(1, len(entries))
-                rates = [0.0]
-                for entry in entries[turn:] + entries[:turn]:
-                    entry.visit(round_)
-                    if self.together:
-                        rates.append(roof_rate(group, operands))
-                roofs.append(max(rates))
-        finally:
-            for entry in entries:
-                entry.session.close()
-        cells = [entry.cell(group, "interleaved" if self.together else "alone") for entry in entries]
-        return cells + ([roof_cell(group, roofs)] if all(roofs) else [])
+            if self.group != turn.group:
+                self._open(turn)
+            self._visit(turn)
+        except BaseException:
+            self._close()
+            raise
+        group, visits = turn.group, "interleaved" if self.together else "alone"
+        cells = [entry.cell(group, visits) for entry in self.entries]
+        return cells + ([roof_cell(group, self.roofs)] if self.roofs else [])
+
+    def _open(self, turn: Turn) -> None:
+        """Leave the group before, open the sessions of this one, and check every result."""
+        self._close()
+        group, (operands, reference) = turn.group, self._bound(turn.group.problem)
+        self.entries = self._entries(group, operands)
+        wait_until_quiet()  # told its number of threads after a fork, OpenBLAS starts new ones, which spin
+        check_all(self.entries, reference, operands, group.expected_s >= LONG_S, turn.round_)
+        self.group = group
+
+    def _close(self) -> None:
+        for entry in self.entries:
+            entry.session.close()
+        self.group, self.entries, self.roofs = None, [], {}
+
+    def _visit(self, turn: Turn) -> None:
+        """In turn, each round from another one on, and in company the roof after each."""
+        chosen = [entry for entry in self.entries if entry.name in turn.names]
+        first, rates = turn.round_ % max(1, len(chosen)), [0.0]
+        for entry in chosen[first:] + chosen[:first]:
+            entry.visit(turn.round_)
+            if self.together:
+                rates.append(roof_rate(turn.group, self._bound(turn.group.problem)[0]))
+        if max(rates):
+            self.roofs[turn.round_] = max(rates)
 
     def _bound(self, problem: Problem) -> tuple[Operands, Reference]:
         if self.known is None or self.known[0] != problem:
@@ -136,11 +159,13 @@ def bound_to(memory: Sequence[np.ndarray], problem: Problem) -> Operands:
     return Operands(a, b, c)
 
 
-def check_all(entries: Sequence[Entry], reference: Reference, operands: Operands, long: bool) -> None:
+def check_all(
+    entries: Sequence[Entry], reference: Reference, operands: Operands, long: bool, round_: int
+) -> None:
     """Judge every entry; the first right result of ours is what the others must agree with."""
     ours: np.ndarray | None = None
     for entry in entries:
-        entry.check(reference, operands.c, ours, long)
+        entry.check(reference, operands.c, ours, round_ if long else None)
         if entry.name == OURS and ours is None and entry.gate.ok and len(entries) > 1:
             ours = operands.c.copy()
 
@@ -175,12 +200,14 @@ class Entry:
         self.samples: list[tuple[int, int, float]] = []
         self.cpus = 0.0
 
-    def check(self, reference: Reference, c: np.ndarray, ours: np.ndarray | None, long: bool) -> None:
-        """One call into a C of NaN, judged. A long one is warmed as in a visit and is that of round 0."""
+    def check(
+        self, reference: Reference, c: np.ndarray, ours: np.ndarray | None, long_in: int | None
+    ) -> None:
+        """One call into a C of NaN, judged. A long one is warmed and is the visit of the round `long_in`."""
         c.fill(np.nan)
-        if long:
+        if long_in is not None:
             self.expected_s = LONG_S
-            self._visit(0)
+            self._visit(long_in)
             self.expected_s = self.samples[0][2]
         else:
             self.session.activate()
@@ -192,7 +219,7 @@ class Entry:
 
     def visit(self, round_: int) -> None:
         """Warm up, take samples, leave quietly; nothing where the result was wrong or the check was it."""
-        if self.gate.ok and not (round_ == 0 and self.samples):
+        if self.gate.ok and round_ not in {taken for taken, _, _ in self.samples}:
             self._visit(round_)
 
     def _visit(self, round_: int) -> None:
@@ -290,7 +317,7 @@ def roof_rate(group: Group, operands: Operands) -> float:
     return result[0]
 
 
-def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
+def roof_cell(group: Group, rates: Mapping[int, float]) -> Cell:
     """The time of the problem at the roof of each round: its FMAs, or one reading of its matrix."""
     p = group.problem
     reads = class_of(p) == "gemv"
@@ -303,10 +330,10 @@ def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
         calls_from=group.calls_from,  # type: ignore[arg-type]
         threads=group.threads,
         provenance="modelled",
-        samples_s=tuple(work / rate for rate in rates),
-        round_of=tuple(range(len(rates))),
+        samples_s=tuple(work / rate for rate in rates.values()),
+        round_of=tuple(rates),
         inner=(1,) * len(rates),
-        config={"roof": "read" if reads else "fma", "rate_per_s": max(rates)},
+        config={"roof": "read" if reads else "fma", "rate_per_s": max(rates.values())},
         process_id=os.getpid(),
         group=group.key,
     )

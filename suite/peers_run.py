@@ -15,12 +15,14 @@ import msgspec
 
 import backends
 from backends.arithmetic import ITEMSIZE
+from backends.base import Backend
 
 from . import harness_memory, peers_plan
 from .exits import Exit, Stop
 from .journal import Journal
-from .peers_bench import OURS, Setup
-from .peers_plan import Group
+from .peers_bench import NUMPY, OURS, Setup
+from .peers_plan import Group, Turn
+from .peers_rounds import MOST_ROUNDS, again, share_s, way_of
 from .peers_worker import ONE_THREAD, Reply
 from .record import Cell
 
@@ -108,20 +110,48 @@ def check(asked: Asked) -> Asked:
 
 
 def libraries(named: Sequence[str]) -> tuple[str, ...]:
-    """Ours and every CBLAS found, or those named; each file once, NumPy's only where no other OpenBLAS is.
+    """Ours and every CBLAS found, or those named. Of what is found each library once: see `twice`.
 
-    Stop (usage) for a name that is no CBLAS, an error for one that cannot be used.
+    NumPy's own only where no other OpenBLAS is. Stop (usage) for a name that is no CBLAS, an error for one
+    that cannot be used.
     """
     _usable(OURS)
     if named and all(name == OURS for name in named):
         raise Stop("--backend native is ours: name what it is compared with, such as cblas:mkl", Exit.USAGE)
     if named:
         return (OURS, *(n for name in named if (n := _usable(name)) != OURS))
+    left_out = twice(named)
+    return (OURS, *(b.name for b in _found() if b.name not in left_out))
+
+
+def _found() -> list[Backend]:
+    """The usable CBLAS libraries, sorted by name; NumPy's only where no other OpenBLAS is."""
     found = [b for b in backends.all_backends() if b.name.startswith("cblas:") and b.probe().ok]
-    others = [b.name for b in found if not b.stands_beside]
-    if not any("openblas" in name for name in others):
-        others += [b.name for b in found if b.stands_beside]
-    return (OURS, *sorted(others))
+    others = [b for b in found if not b.stands_beside]
+    if not any("openblas" in b.name for b in others):
+        others += [b for b in found if b.stands_beside]
+    return sorted(others, key=lambda b: b.name)
+
+
+def twice(named: Sequence[str]) -> dict[str, str]:
+    """Library found -> why it is not measured: another file is the same build.
+
+    The first by name stays: the usual file of its family, with 32-bit integers, which most programs call.
+    Nothing where peers were named.
+    """
+    first: dict[tuple[str, ...], str] = {}
+    found: dict[str, str] = {}
+    for backend in [] if named else _found():
+        detail = backend.probe().detail
+        family = backend.name.partition("-")[0].removesuffix("64")
+        build = (family, *(str(detail.get(name, "")) for name in ("version", "kernels", "threading")))
+        other = first.setdefault(build, backend.name) if detail.get("version") else backend.name
+        if other != backend.name:
+            found[backend.name] = (
+                f"the same build as {other} ({' '.join(filter(None, build[1:]))}, integers of "
+                f"{detail.get('integer_bits', '?')} bits): name both by --backend to measure both"
+            )
+    return found
 
 
 def absent(named: Sequence[str]) -> dict[str, str]:
@@ -170,11 +200,11 @@ class Worker:
             self._kill()
             raise
 
-    def measure(self, group: Group) -> Reply:
-        """The cells of one group."""
-        return self._exchange(group)
+    def measure(self, turn: Turn) -> Reply:
+        """The cells of one group after this round of it."""
+        return self._exchange(turn)
 
-    def _exchange(self, message: Setup | Group) -> Reply:
+    def _exchange(self, message: Setup | Turn) -> Reply:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         try:
@@ -257,26 +287,41 @@ class _Measuring:
                 self._groups(worker, todo, end, budget_s)
 
     def _groups(self, worker: Any, todo: list[Group], end: float, budget_s: float) -> None:
-        count = len(self.names)
-        chosen, rounds = peers_plan.affordable(todo, end - self.clock(), count, worker.first.rates)
+        count, rates = len(self.names), worker.first.rates
+        chosen = peers_plan.affordable(todo, end - self.clock(), count, rates)
+        costs = [peers_plan.cost_s(group, count, rates) for group in chosen]
         measured = set()
         for index, group in enumerate(chosen):
-            if self.clock() > end + OVERTIME * budget_s:
+            now = self.clock()
+            if now > end + OVERTIME * budget_s:
                 break
             if self.tell:
                 self.tell(group.key, index, len(chosen))
-            expected_s = peers_plan.call_s(group, worker.first.rates)
-            told = msgspec.structs.replace(group, rounds=rounds, expected_s=expected_s)
-            self._keep(group, worker.measure(told))
+            told = msgspec.structs.replace(group, expected_s=peers_plan.call_s(group, rates))
+            self._rounds(worker, told, now + share_s(costs[index:], end - now), end)
             measured.add(group)
         self.outcome.unmeasured += [group.key for group in todo if group not in measured]
 
-    def _keep(self, group: Group, reply: Reply) -> None:
-        if reply.error:
-            self.outcome.errors.append(f"{group.key}: {reply.error}")
-        self.outcome.cells += reply.cells
-        if self.journal is not None and reply.cells:
-            self.journal.append(group.key, reply.cells)
+    def _rounds(self, worker: Any, group: Group, until: float, end: float) -> None:
+        """One round, and further ones of what is unsettled: until about `until`, none beyond `end`."""
+        cells: dict[tuple[str, ...], Cell] = {}
+        names = self.names if group.calls_from == "c" else (OURS, NUMPY)
+        for round_ in range(MOST_ROUNDS):
+            began = self.clock()
+            reply = worker.measure(Turn(group, names, round_))
+            cells |= {(*way_of(cell), cell.config.get("visits", "")): cell for cell in reply.cells}
+            if reply.error:
+                self.outcome.errors.append(f"{group.key}: {reply.error}")
+            now, before, names = self.clock(), len(names), again(cells.values())
+            next_s = (now - began) * len(names) / before
+            if not names or (round_ and reply.error) or now + next_s / 2 > until or now + next_s > end:
+                break
+        self._keep(group, tuple(cells.values()))
+
+    def _keep(self, group: Group, cells: tuple[Cell, ...]) -> None:
+        self.outcome.cells += cells
+        if self.journal is not None and cells:
+            self.journal.append(group.key, cells)
 
 
 def setup_of(groups: Sequence[Group], names: tuple[str, ...], seed: int) -> Setup:

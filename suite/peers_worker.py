@@ -3,7 +3,7 @@
 It allocates the operands once and then forks: one child holds every library and visits them in turn, every
 further child holds one library alone. So all of them read the very same pages of A and B, and none has
 another's threads beside it but in the first. The environment that pins instruction sets is in force before
-any library is loaded. One JSON line comes in for each group, one with its cells goes out.
+any library is loaded. One JSON line comes in for each round of a group; one goes out, its cells so far.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from backends.base import Problem
 from backends.operands import Operands
 
-from .peers_bench import NUMPY, OURS, Bench, Setup, arena, fill, roof_rate
-from .peers_plan import Group, Rates
+from .peers_bench import NUMPY, Bench, Setup, arena, fill, roof_rate
+from .peers_plan import Group, Rates, Turn
 from .record import Cell
 
 ONE_THREAD = "OPENBLAS_NUM_THREADS"
@@ -31,7 +31,7 @@ ONE_THREAD = "OPENBLAS_NUM_THREADS"
 
 
 class Reply(msgspec.Struct):
-    """What comes back for a group."""
+    """What comes back for a round."""
 
     cells: tuple[Cell, ...] = ()
     rates: Rates | None = None
@@ -53,12 +53,12 @@ def rates_of(setup: Setup, memory: Sequence[np.ndarray]) -> Rates:
 
 
 def serve(bench: Callable[[], Bench], pipe: Connection) -> None:
-    """A child's life: groups in, cells out."""
+    """A child's life: rounds in, cells out."""
     ready = bench()
-    while (group := pipe.recv()) is not None:
+    while (turn := pipe.recv()) is not None:
         try:
             told, ready.absent = ready.absent if ready.together else [], []
-            pipe.send(Reply(tuple(ready.measure(group)), error="; ".join(told)))
+            pipe.send(Reply(tuple(ready.measure(turn)), error="; ".join(told)))
         except Exception as error:
             pipe.send(Reply(error=f"{type(error).__name__}: {' '.join(str(error).split())}"))
 
@@ -78,10 +78,10 @@ class Child:
         self.process.start()
         theirs.close()
 
-    def ask(self, group: Group) -> Reply:
+    def ask(self, turn: Turn) -> Reply:
         """Its reply; an error where it has died."""
         try:
-            self.pipe.send(group)
+            self.pipe.send(turn)
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
@@ -104,9 +104,8 @@ def main() -> None:
     send = functools.partial(_send, out)
     send(Reply(rates=rates_of(setup, memory)))
     for line in sys.stdin.buffer:
-        group = msgspec.json.decode(line, type=Group)
-        names = setup.libraries if group.calls_from == "c" else (OURS, NUMPY)
-        replies = [child.ask(group) for child in (together, *(alone[name] for name in names))]
+        turn = msgspec.json.decode(line, type=Turn)
+        replies = [child.ask(turn) for child in (together, *(alone[name] for name in turn.names))]
         cells = tuple(cell for reply in replies for cell in reply.cells)
         send(Reply(cells, error="; ".join(reply.error for reply in replies if reply.error)))
 
