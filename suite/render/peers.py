@@ -132,7 +132,8 @@ def settling(found: Sequence[Entry]) -> list[str]:
     least, most = (pick(entry.rounds for entry in found) for pick in (min, max))
     rounds = f"{least} to {most} rounds" if least < most else f"{most} round{'s' if most > 1 else ''}"
     count = sum(bool(entry.unsettled) for entry in found)
-    return [f"{len(found)} comparisons of {rounds}; in {count} a figure that counts never settled (~)."]
+    what = f"{len(found)} comparison{'s' if len(found) > 1 else ''} of {rounds}"
+    return [f"{what}; in {count} a figure that counts never settled (~)."]
 
 
 def _first(names: Sequence[str]) -> str:
