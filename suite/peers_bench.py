@@ -83,7 +83,7 @@ class Bench:
         self.absent = [f"{b.name} cannot run so: {state.reason}" for b, state in states if not state.ok]
 
     def measure(self, turn: Turn) -> list[Cell]:
-        """Visit the libraries named; all cells, the roof's too, with every round so far."""
+        """Visit the libraries asked for; all cells, the roof's too, with every round so far."""
         try:
             if self.group != turn.group:
                 self._open(turn)
@@ -111,7 +111,7 @@ class Bench:
 
     def _visit(self, turn: Turn) -> None:
         """In turn, each round from another one on, and in company the roof after each."""
-        chosen = [entry for entry in self.entries if entry.name in turn.names]
+        chosen = [entry for entry in self.entries if not turn.names or entry.name in turn.names]
         first, rates = turn.round_ % max(1, len(chosen)), [0.0]
         for entry in chosen[first:] + chosen[:first]:
             entry.visit(turn.round_)

@@ -61,11 +61,12 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One round of a group: visit these libraries. The first one opens the group and checks their results."""
+    """One round of a group; the first one opens it and checks every result."""
 
     group: Group
-    names: tuple[str, ...]
     round_: int = 0
+    names: tuple[str, ...] = ()
+    """The libraries to visit, as cells name them; none: all there are."""
 
 
 KEY = re.compile(r"(gemm|gemv)/(\d+)x(\d+)x(\d+)/(\d+)/(\w+)/(\w+)/([tn])n/(\d+)/(c|python)")

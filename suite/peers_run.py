@@ -20,7 +20,7 @@ from backends.base import Backend
 from . import harness_memory, peers_plan
 from .exits import Exit, Stop
 from .journal import Journal
-from .peers_bench import NUMPY, OURS, Setup
+from .peers_bench import OURS, Setup
 from .peers_plan import Group, Turn
 from .peers_rounds import MOST_ROUNDS, again, share_s, way_of
 from .peers_worker import ONE_THREAD, Reply
@@ -305,15 +305,16 @@ class _Measuring:
     def _rounds(self, worker: Any, group: Group, until: float, end: float) -> None:
         """One round, and further ones of what is unsettled: until about `until`, none beyond `end`."""
         cells: dict[tuple[str, ...], Cell] = {}
-        names = self.names if group.calls_from == "c" else (OURS, NUMPY)
+        names: tuple[str, ...] = ()
+        visited = len(self.names) if group.calls_from == "c" else 2
         for round_ in range(MOST_ROUNDS):
             began = self.clock()
-            reply = worker.measure(Turn(group, names, round_))
+            reply = worker.measure(Turn(group, round_, names))
             cells |= {(*way_of(cell), cell.config.get("visits", "")): cell for cell in reply.cells}
             if reply.error:
                 self.outcome.errors.append(f"{group.key}: {reply.error}")
-            now, before, names = self.clock(), len(names), again(cells.values())
-            next_s = (now - began) * len(names) / before
+            now, names = self.clock(), again(cells.values())
+            next_s, visited = (now - began) * len(names) / visited, len(names)
             if not names or (round_ and reply.error) or now + next_s / 2 > until or now + next_s > end:
                 break
         self._keep(group, tuple(cells.values()))

@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+import backends
 from backends.base import Problem
 from backends.operands import Operands
 
-from .peers_bench import NUMPY, Bench, Setup, arena, fill, roof_rate
+from .peers_bench import NUMPY, OURS, Bench, Setup, arena, fill, roof_rate
 from .peers_plan import Group, Rates, Turn
 from .record import Cell
 
@@ -105,7 +106,9 @@ def main() -> None:
     send(Reply(rates=rates_of(setup, memory)))
     for line in sys.stdin.buffer:
         turn = msgspec.json.decode(line, type=Turn)
-        replies = [child.ask(turn) for child in (together, *(alone[name] for name in turn.names))]
+        kinds = setup.libraries if turn.group.calls_from == "c" else (OURS, NUMPY)
+        chosen = [alone[name] for name in kinds if not turn.names or backends.get(name).name in turn.names]
+        replies = [child.ask(turn) for child in (together, *chosen)]
         cells = tuple(cell for reply in replies for cell in reply.cells)
         send(Reply(cells, error="; ".join(reply.error for reply in replies if reply.error)))
 

@@ -426,7 +426,7 @@ class TestRun:
 
 
 def first_round(bench: Bench, group: Group) -> list[Cell]:
-    return bench.measure(Turn(group, ("native", "numpy")))
+    return bench.measure(Turn(group))
 
 
 class TestBench:
@@ -445,7 +445,7 @@ class TestBench:
     def test_a_group(self, problem):
         bench, group = self.bench(), Group(problem, 1)
         first = first_round(bench, group)
-        found = bench.measure(Turn(group, ("native",), 1))
+        found = bench.measure(Turn(group, 1, ("native",)))
         assert [cell.backend for cell in first] == [cell.backend for cell in found] == ["native", "roof"]
         ours, roof = found
         assert ours.samples_s[: len(first[0].samples_s)] == first[0].samples_s

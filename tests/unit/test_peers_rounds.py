@@ -113,13 +113,13 @@ class Machine:
         return self.now
 
     def visits(self, name: str) -> int:
-        return sum(name in turn.names for turn in self.turns)
+        return sum(not turn.names or name in turn.names for turn in self.turns)
 
     def measure(self, turn: Turn) -> Reply:
         if turn.round_ == 0:
             self.kept = {}
         self.turns.append(turn)
-        for name in turn.names:
+        for name in turn.names or self.times:
             for index, visits in enumerate(("interleaved", "alone")):
                 self.now += self.visit_s
                 script = self.times[name]
@@ -128,7 +128,7 @@ class Machine:
         found = [
             cell(name, *times, visits=visits, group=turn.group)
             for (name, visits), times in self.kept.items()
-            if visits == "interleaved" or name in turn.names
+            if visits == "interleaved" or not turn.names or name in turn.names
         ]
         return Reply(tuple(found), error="it died" if turn.round_ == self.error_in else "")
 
@@ -147,13 +147,13 @@ class TestRounds:
     def test_settled_at_once_is_one_round(self):
         machine = Machine({"native": [1.0], "cblas:a": [1.0], "cblas:far": [2.0, 3.0]})
         run(machine)
-        assert [turn.names for turn in machine.turns] == [NAMES]
+        assert [turn.names for turn in machine.turns] == [()]
 
     def test_all_contenders_are_visited_until_the_last_is_settled(self):
         machine = Machine({"native": [1.0], "cblas:a": [1.3, 1.2, 1.1, 1.0, 1.0], "cblas:far": [2.0, 3.0]})
         outcome = run(machine)
         assert [(turn.round_, turn.names) for turn in machine.turns] == [
-            (0, NAMES), (1, NAMES[:2]), (2, NAMES[:2]),
+            (0, ()), (1, NAMES[:2]), (2, NAMES[:2]),
         ]  # fmt: skip
         counts = {(c.backend, c.config["visits"]): len(c.samples_s) for c in outcome.cells}
         assert counts == {
@@ -179,7 +179,7 @@ class TestRounds:
     def test_calls_from_python_have_rounds_as_well(self):
         machine = Machine({"native": [1.2, 1.1, 1.0, 1.0], "numpy": [1.0]})
         run(machine, classes=("python",))
-        assert [turn.names for turn in machine.turns] == [("native", "numpy")] * 2
+        assert [turn.names for turn in machine.turns] == [(), ("native", "numpy")]
 
 
 class TestBudget:
@@ -236,15 +236,15 @@ class TestConversation:
         )
         bench, small = self.bench(), Group(Problem(m=8, n=8, k=8), 1)
         for round_ in range(3):
-            found = bench.measure(Turn(GROUP, ("native",), round_))
+            found = bench.measure(Turn(GROUP, round_))
         assert checked == ["native"] and set(found[0].round_of) == {0, 1, 2}
-        bench.measure(Turn(small, ("native",)))
+        bench.measure(Turn(small))
         assert checked == ["native"] * 2
 
     def test_who_is_not_named_is_not_visited(self):
         bench = self.bench()
-        before = bench.measure(Turn(GROUP, ("native",)))
-        after = bench.measure(Turn(GROUP, ("another",), 1))
+        before = bench.measure(Turn(GROUP))
+        after = bench.measure(Turn(GROUP, 1, ("another",)))
         assert [c.samples_s for c in after] == [c.samples_s for c in before]
 
     def test_a_long_call_is_one_sample_of_each_round(self, monkeypatch):
@@ -252,7 +252,7 @@ class TestConversation:
         monkeypatch.setattr("suite.peers_timing.LONG_S", 0.0)
         bench = self.bench()
         for round_ in range(3):
-            found = bench.measure(Turn(GROUP, ("native",), round_))
+            found = bench.measure(Turn(GROUP, round_))
         assert found[0].round_of == (0, 1, 2) and found[0].inner == (1, 1, 1)
 
 
@@ -269,7 +269,7 @@ os.waitpid(child, 0)
 memory = [arena(5000, "float32") for _ in range(2)]
 bench = Bench(Setup("float32", ("native",), (5000, 5000, 5000)), memory, ("native",), True)
 group = Group(Problem(m=8, n=8, k=8), 1, "python")
-print([cell.skip_reason for cell in bench.measure(Turn(group, ("native", "numpy"))) if cell.skip_reason])
+print([cell.skip_reason for cell in bench.measure(Turn(group)) if cell.skip_reason])
 """
 
 
