@@ -213,6 +213,19 @@ class TestBudget:
         assert found[24] == found[32] == 1
         assert found[48] + found[64] in (9, 10)
 
+    def test_a_slow_start_costs_the_first_group_no_round(self):
+        cost = cost_s(GROUP, len(NAMES), RATES)
+        machine = Machine(self.unsettled, cost / (2 * len(NAMES)))
+        first = machine.measure
+
+        def slow(turn: Turn) -> Reply:
+            machine.now += 0 if machine.turns else 2.5 * cost  # kernels are loaded, threads started
+            return first(turn)
+
+        machine.measure = slow  # type: ignore[method-assign]
+        run(machine, (3.05 * len(self.sizes) + 2.5) * cost, sizes=self.sizes)
+        assert self.rounds(machine)[0] >= 3
+
     def test_it_ends_in_time(self):
         cost = cost_s(GROUP, len(NAMES), RATES)
         for rounds in (1.02, 1.4, 2.5, 3.6, 5.0):
