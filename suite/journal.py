@@ -1,8 +1,8 @@
 """Records on disk: a journal that grows while a run goes on, and whole runs written in one piece.
 
-A journal is JSON Lines: a header, one line per cell, one line at the end of each comparison group. What
-follows the last whole group (a torn line, cells of a group that never ended) is measured again on resume,
-so that pairs never span processes.
+A journal is JSON Lines: a header, one line per cell, one line at the end of each comparison group. A group
+that comes again, with more rounds, replaces what it had. What follows the last whole group (a torn line,
+cells of a group that never ended) is measured again on resume, so that pairs never span processes.
 """
 
 from __future__ import annotations

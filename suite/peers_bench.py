@@ -1,6 +1,6 @@
-"""What a process of `peers` does with a group: check the libraries it holds, visit each, measure the roof.
+"""What a process of `peers` does in a round of a group: check its libraries, visit each, measure the roof.
 
-A group stays open for as many rounds as it is asked for; what is checked once is not checked again.
+Each round opens the group anew and checks every result again: a call beside the 70 ms of a visit.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -73,63 +73,48 @@ class Bench:
     ) -> None:
         self.setup, self.names, self.together = setup, names, together
         self.memory = [*memory, arena(setup.elements[2], setup.dtype)]
-        self.known: tuple[Problem, Operands, Reference] | None = None
+        self.known: dict[Problem, tuple[Operands, Reference]] = {}
         self.awake: set[tuple[str, int]] = set()
-        self.group: Group | None = None
-        self.entries: list[Entry] = []
-        self.roofs: dict[int, float] = {}
         states = [(backend, backend.probe()) for backend in map(backends.get, names)]
         self.usable = [backend for backend, state in states if state.ok]
         self.absent = [f"{b.name} cannot run so: {state.reason}" for b, state in states if not state.ok]
 
     def measure(self, turn: Turn) -> list[Cell]:
-        """Visit the libraries asked for; all cells, the roof's too, with every round so far."""
-        try:
-            if self.group != turn.group:
-                self._open(turn)
-            self._visit(turn)
-        except BaseException:
-            self._close()
-            raise
-        group, visits = turn.group, "interleaved" if self.together else "alone"
-        cells = [entry.cell(group, visits) for entry in self.entries]
-        return cells + ([roof_cell(group, self.roofs)] if self.roofs else [])
-
-    def _open(self, turn: Turn) -> None:
-        """Leave the group before, open the sessions of this one, and check every result."""
-        self._close()
+        """Check and visit the libraries asked for; the cells of this round, the roof's too."""
         group, (operands, reference) = turn.group, self._bound(turn.group.problem)
-        self.entries = self._entries(group, operands)
-        wait_until_quiet()  # told its number of threads after a fork, OpenBLAS starts new ones, which spin
-        check_all(self.entries, reference, operands, group.expected_s >= LONG_S, turn.round_)
-        self.group = group
+        entries = rotated(self._entries(turn, operands), turn.round_)
+        try:
+            wait_until_quiet()  # told its number of threads after a fork, OpenBLAS starts some, which spin
+            check_all(entries, reference, operands, group.expected_s >= LONG_S, turn.round_)
+            rate = self._visit(entries, turn, operands)
+            cells = [entry.cell(group, "interleaved" if self.together else "alone") for entry in entries]
+        finally:
+            for entry in entries:
+                entry.session.close()
+        return cells + ([roof_cell(group, turn.round_, rate)] if rate else [])
 
-    def _close(self) -> None:
-        for entry in self.entries:
-            entry.session.close()
-        self.group, self.entries, self.roofs = None, [], {}
-
-    def _visit(self, turn: Turn) -> None:
-        """In turn, each round from another one on, and in company the roof after each."""
-        chosen = [entry for entry in self.entries if not turn.names or entry.name in turn.names]
-        first, rates = turn.round_ % max(1, len(chosen)), [0.0]
-        for entry in chosen[first:] + chosen[:first]:
+    def _visit(self, entries: Sequence[Entry], turn: Turn, operands: Operands) -> float:
+        """In turn, and in company the roof after each: the best of them."""
+        rates = [0.0]
+        for entry in entries:
             entry.visit(turn.round_)
             if self.together:
-                rates.append(roof_rate(turn.group, self._bound(turn.group.problem)[0]))
-        if max(rates):
-            self.roofs[turn.round_] = max(rates)
+                rates.append(roof_rate(turn.group, operands))
+        return max(rates)
 
     def _bound(self, problem: Problem) -> tuple[Operands, Reference]:
-        if self.known is None or self.known[0] != problem:
+        if problem not in self.known:
             operands = bound_to(self.memory, problem)
-            self.known = (problem, operands, Reference(problem, operands))
-        return self.known[1:]
+            self.known[problem] = (operands, Reference(problem, operands))
+        return self.known[problem]
 
-    def _entries(self, group: Group, operands: Operands) -> list[Entry]:
+    def _entries(self, turn: Turn, operands: Operands) -> list[Entry]:
+        """Of those asked for, what this process holds and what can compute the problem."""
+        group = turn.group
         if group.calls_from == "python":
-            return python_entries(group, operands, (OURS, NUMPY) if self.together else self.names)
-        able = [b for b in self.usable if b.supports(group.problem) is None]
+            held = (OURS, NUMPY) if self.together else self.names
+            return python_entries(group, operands, [name for name in held if turn.asks(name)])
+        able = [b for b in self.usable if turn.asks(b.name) and b.supports(group.problem) is None]
         return [self._entry(backend, group, operands) for backend in able]
 
     def _entry(self, backend: Backend, group: Group, operands: Operands) -> Entry:
@@ -150,6 +135,12 @@ class Bench:
         small = msgspec.structs.replace(group.problem, m=m, n=n, k=k, batch=1)
         scratch = np.zeros(operand_elements(small)[2], small.dtype)
         return backend.open(small, bound_to([*self.memory[:2], scratch], small), threads=group.threads)
+
+
+def rotated(entries: Sequence[Entry], round_: int) -> list[Entry]:
+    """Each round begins with another one; the first with ours, beside whose C all others are checked."""
+    first = round_ % max(1, len(entries))
+    return [*entries[first:], *entries[:first]]
 
 
 def bound_to(memory: Sequence[np.ndarray], problem: Problem) -> Operands:
@@ -219,7 +210,7 @@ class Entry:
 
     def visit(self, round_: int) -> None:
         """Warm up, take samples, leave quietly; nothing where the result was wrong or the check was it."""
-        if self.gate.ok and round_ not in {taken for taken, _, _ in self.samples}:
+        if self.gate.ok and not self.samples:
             self._visit(round_)
 
     def _visit(self, round_: int) -> None:
@@ -317,8 +308,8 @@ def roof_rate(group: Group, operands: Operands) -> float:
     return result[0]
 
 
-def roof_cell(group: Group, rates: Mapping[int, float]) -> Cell:
-    """The time of the problem at the roof of each round: its FMAs, or one reading of its matrix."""
+def roof_cell(group: Group, round_: int, rate: float) -> Cell:
+    """The time of the problem at the roof of this round: its FMAs, or one reading of its matrix."""
     p = group.problem
     reads = class_of(p) == "gemv"
     work = max(operand_elements(p)[:2]) * np.dtype(p.dtype).itemsize if reads else p.flops
@@ -330,10 +321,10 @@ def roof_cell(group: Group, rates: Mapping[int, float]) -> Cell:
         calls_from=group.calls_from,  # type: ignore[arg-type]
         threads=group.threads,
         provenance="modelled",
-        samples_s=tuple(work / rate for rate in rates.values()),
-        round_of=tuple(rates),
-        inner=(1,) * len(rates),
-        config={"roof": "read" if reads else "fma", "rate_per_s": max(rates.values())},
+        samples_s=(work / rate,),
+        round_of=(round_,),
+        inner=(1,),
+        config={"roof": "read" if reads else "fma", "rate_per_s": rate},
         process_id=os.getpid(),
         group=group.key,
     )

@@ -61,12 +61,16 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One round of a group; the first one opens it and checks every result."""
+    """One round of a group."""
 
     group: Group
     round_: int = 0
     names: tuple[str, ...] = ()
     """The libraries to visit, as cells name them; none: all there are."""
+
+    def asks(self, name: str) -> bool:
+        """Is the library of that name to be visited?"""
+        return not self.names or name in self.names
 
 
 KEY = re.compile(r"(gemm|gemv)/(\d+)x(\d+)x(\d+)/(\d+)/(\w+)/(\w+)/([tn])n/(\d+)/(c|python)")

@@ -1,4 +1,8 @@
-"""Measures the groups of `peers` through worker processes, one for each dtype, within a time budget."""
+"""Measures the groups of `peers` through worker processes, one for each dtype, within a time budget.
+
+In passes: every group has a round before any has its second, so that a slow phase of the machine, which lasts
+for seconds, is not taken twice for the same figure.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ from . import harness_memory, peers_plan
 from .exits import Exit, Stop
 from .journal import Journal
 from .peers_bench import OURS, Setup
-from .peers_plan import Group, Turn
-from .peers_rounds import MOST_ROUNDS, again, share_s, way_of
+from .peers_plan import Group, Rates, Turn
+from .peers_rounds import APART_S, MOST_ROUNDS, Standing, again
 from .peers_worker import ONE_THREAD, Reply
 from .record import Cell
 
@@ -201,7 +205,7 @@ class Worker:
             raise
 
     def measure(self, turn: Turn) -> Reply:
-        """The cells of one group after this round of it."""
+        """The cells of this round of a group."""
         return self._exchange(turn)
 
     def _exchange(self, message: Setup | Turn) -> Reply:
@@ -249,9 +253,10 @@ def measure(
     tell: Tell | None = None,
     start: Callable[[Setup, str], Any] = Worker,
     clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Outcome:
     """Measure every group that the budget pays for; start: makes the worker, see `Worker`."""
-    measuring = _Measuring(asked, names, journal, tell, start, clock)
+    measuring = _Measuring(asked, names, journal, tell, start, clock, sleep)
     began = clock()
     for number, dtype in enumerate(asked.dtypes):
         left = asked.time_budget_s - (clock() - began)
@@ -260,7 +265,7 @@ def measure(
 
 
 class _Measuring:
-    """One run; `outcome` grows with every group."""
+    """One run; `outcome` grows with every dtype."""
 
     def __init__(
         self,
@@ -270,64 +275,79 @@ class _Measuring:
         tell: Tell | None,
         start: Callable[[Setup, str], Any],
         clock: Callable[[], float],
+        sleep: Callable[[float], object],
     ) -> None:
         self.asked, self.names, self.journal, self.tell = asked, names, journal, tell
-        self.start, self.clock = start, clock
+        self.start, self.clock, self.sleep = start, clock, sleep
         self.outcome = Outcome([], [], [])
 
     def of_dtype(self, dtype: str, budget_s: float) -> None:
         """Go on with what the journal lacks of this dtype, for `budget_s` from now."""
-        wanted = self.asked.groups(dtype)
-        done = self.journal.done if self.journal is not None else {}
-        self.outcome.cells += [cell for group in wanted for cell in done.get(group.key, ())]
-        todo = [group for group in wanted if group.key not in done]
+        end = self.clock() + budget_s
+        late = end + OVERTIME * budget_s
+        wanted = {group.key: group for group in self.asked.groups(dtype)}
+        kept = self.journal.done if self.journal is not None else {}
+        begun = {key: cells for key, cells in kept.items() if key in wanted}
+        todo = [group for key, group in wanted.items() if key not in begun or again(begun[key])]
+        self.outcome.cells += [cell for key, cells in begun.items() if not again(cells) for cell in cells]
         if todo:
-            end = self.clock() + budget_s
             with self.start(setup_of(todo, self.names, self.asked.seed), self.asked.isa) as worker:
-                self._groups(worker, todo, end, budget_s)
+                standings = self._planned(todo, begun, worker.first.rates, end)
+                for round_ in range(MOST_ROUNDS):
+                    self._pass(worker, standings, round_, end if round_ else late)
+            measured = {standing.group.key for standing in standings if standing.round_}
+            self.outcome.unmeasured += [group.key for group in todo if group.key not in measured]
+            self.outcome.cells += [cell for standing in standings for cell in standing.cells]
 
-    def _groups(self, worker: Any, todo: list[Group], end: float, budget_s: float) -> None:
-        count, rates = len(self.names), worker.first.rates
-        chosen = peers_plan.affordable(todo, end - self.clock(), count, rates)
-        costs = [peers_plan.cost_s(group, count, rates) for group in chosen]
-        measured = set()
-        for index, group in enumerate(chosen):
-            now = self.clock()
-            if now > end + OVERTIME * budget_s:
-                break
+    def _planned(
+        self, todo: list[Group], begun: dict[str, tuple[Cell, ...]], rates: Rates, end: float
+    ) -> list[Standing]:
+        """What is begun, and of the others as many as the budget pays a round of, in the order of a pass."""
+        count = len(self.names)
+        fresh = [group for group in todo if group.key not in begun]
+        chosen = peers_plan.affordable(fresh, end - self.clock(), count, rates)
+        return [
+            Standing(
+                msgspec.structs.replace(group, expected_s=peers_plan.call_s(group, rates)),
+                count if group.calls_from == "c" else 2,
+                peers_plan.cost_s(group, count, rates),
+                begun.get(group.key, ()),
+            )
+            for group in [group for group in todo if group.key in begun] + chosen
+        ]
+
+    def _pass(self, worker: Any, standings: Sequence[Standing], round_: int, end: float) -> None:
+        """A round of every group that has had `round_` of them, as far as it needs one and time goes."""
+        due = [standing for standing in standings if standing.round_ == round_ and standing.open]
+        for index, standing in enumerate(due):
+            if not self._in_time(standing, end):
+                continue
             if self.tell:
-                self.tell(group.key, index, len(chosen))
-            told = msgspec.structs.replace(group, expected_s=peers_plan.call_s(group, rates))
-            self._rounds(worker, told, costs[index], share_s(costs[index:], end - now) - costs[index], end)
-            measured.add(group)
-        self.outcome.unmeasured += [group.key for group in todo if group not in measured]
+                self.tell(f"pass {round_ + 1}: {standing.group.key}", index, len(due))
+            self._visit(worker, standing)
 
-    def _rounds(self, worker: Any, group: Group, cost_s: float, spare_s: float, end: float) -> None:
-        """One round, and further ones of what is unsettled for about `spare_s` more, none beyond `end`.
+    def _in_time(self, standing: Standing, end: float) -> bool:
+        """Is there time for a round of this group, a while after its last? Waits for that.
 
-        The first counts as `cost_s`, what the plan thinks: a library's first call takes longer, once.
+        A first round need only begin in time.
         """
-        cells: dict[tuple[str, ...], Cell] = {}
-        names: tuple[str, ...] = ()
-        until = end
-        visited = len(self.names) if group.calls_from == "c" else 2
-        for round_ in range(MOST_ROUNDS):
-            began = self.clock()
-            reply = worker.measure(Turn(group, round_, names))
-            cells |= {(*way_of(cell), cell.config.get("visits", "")): cell for cell in reply.cells}
-            if reply.error:
-                self.outcome.errors.append(f"{group.key}: {reply.error}")
-            now, names = self.clock(), again(cells.values())
-            took_s, until = (now - began, until) if round_ else (cost_s, now + spare_s)
-            next_s, visited = took_s * len(names) / visited, len(names)
-            if not names or (round_ and reply.error) or now + next_s / 2 > until or now + next_s > end:
-                break
-        self._keep(group, tuple(cells.values()))
+        now = self.clock()
+        begin = max(now, standing.ended_s + APART_S)
+        if begin + (standing.next_s if standing.round_ else 0) > end:
+            return False
+        if begin > now:
+            self.sleep(begin - now)
+        return True
 
-    def _keep(self, group: Group, cells: tuple[Cell, ...]) -> None:
-        self.outcome.cells += cells
-        if self.journal is not None and cells:
-            self.journal.append(group.key, cells)
+    def _visit(self, worker: Any, standing: Standing) -> None:
+        """One round of a group; what it has so far is kept."""
+        group, began = standing.group, self.clock()
+        reply = worker.measure(Turn(group, standing.round_, standing.names))
+        if reply.error:
+            self.outcome.errors.append(f"{group.key}: {reply.error}")
+        standing.add(reply.cells, bool(reply.error), began, self.clock())
+        if self.journal is not None and standing.cells:
+            self.journal.append(group.key, standing.cells)
 
 
 def setup_of(groups: Sequence[Group], names: tuple[str, ...], seed: int) -> Setup:

@@ -3,7 +3,7 @@
 It allocates the operands once and then forks: one child holds every library and visits them in turn, every
 further child holds one library alone. So all of them read the very same pages of A and B, and none has
 another's threads beside it but in the first. The environment that pins instruction sets is in force before
-any library is loaded. One JSON line comes in for each round of a group; one goes out, its cells so far.
+any library is loaded. One JSON line comes in for each round of a group; one goes out, its cells.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ def main() -> None:
     memory = [arena(count, setup.dtype) for count in setup.elements[:2]]
     for seed, array in enumerate(memory):
         fill(array, setup.seed + seed)
+    named = {name: backends.get(name).name for name in setup.libraries}  # before the fork: alike in all
+    named[NUMPY] = NUMPY
     together = Child(setup, memory, *setup.libraries, together=True)
     alone = {name: Child(setup, memory, name, together=False) for name in (*setup.libraries, NUMPY)}
     send = functools.partial(_send, out)
@@ -107,7 +109,7 @@ def main() -> None:
     for line in sys.stdin.buffer:
         turn = msgspec.json.decode(line, type=Turn)
         kinds = setup.libraries if turn.group.calls_from == "c" else (OURS, NUMPY)
-        chosen = [alone[name] for name in kinds if not turn.names or backends.get(name).name in turn.names]
+        chosen = [alone[name] for name in kinds if turn.asks(named[name])]
         replies = [child.ask(turn) for child in (together, *chosen)]
         cells = tuple(cell for reply in replies for cell in reply.cells)
         send(Reply(cells, error="; ".join(reply.error for reply in replies if reply.error)))

@@ -34,9 +34,10 @@ EXPERIMENT = "peers"
 HELP = """Is the C library as fast as MKL, BLIS and OpenBLAS, side by side on the same data?
 
 Every CBLAS found here (see `list`) and ours compute the same problems, called from C. Each is visited in turn
-with the others and alone in a process of its own, each time after 50 ms of work; its best figure counts. Ours
-and the peers near the best are visited in further rounds until their figures settle. Each result is checked
-before its time counts. The FMA peak and the read bandwidth are measured in the same round.
+with the others and alone in a process of its own, each time after 50 ms of work; its best figure counts. When
+every problem has been measured once, further passes visit ours and the peers near the best again, until two
+passes, at least 5 s apart, agree within 2 %. Each result is checked before its time counts. The FMA peak and
+the read bandwidth are measured in the same round.
 
 \b
 Examples:
@@ -173,7 +174,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
     default="240",
     show_default=True,
     metavar="TIME",
-    help="Seconds for the whole run (90, 90s, 3m); what one round of all leaves goes into further rounds.",
+    help="Seconds for the whole run (90, 90s, 3m); what one pass over all leaves goes into further ones.",
 )
 @click.option(
     "--seed",

@@ -26,8 +26,8 @@ PYTHON_COLUMNS = (
 
 FRACTION = "(3/5) behind a figure: it comes from 3 of the 5 problems of its kind."
 UNSETTLED = (
-    f"~: a figure that never settled, its two best visits differ by more than {100 * SETTLED_WITHIN:.0f} %; "
-    f"so marked are ours and the peers within {100 * NEAR_BEST:.0f} % of the best."
+    f"~: a figure that never settled: its two best rounds differ by more than {100 * SETTLED_WITHIN:.0f} %, "
+    f"or it has only one; so marked are ours and the peers within {100 * NEAR_BEST:.0f} % of the best."
 )
 ROOFS = {"fma": "of the FMA peak", "read": "of the read bandwidth"}
 

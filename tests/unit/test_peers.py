@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from typing import Any
@@ -18,7 +19,8 @@ from suite.exits import Exit, Stop
 from suite.peers_bench import Bench, Setup, arena, fill
 from suite.peers_check import Reference
 from suite.peers_plan import CLASSES, Group, Rates, Turn, affordable, class_of, groups
-from suite.peers_run import Asked, Reply, measure
+from suite.peers_rounds import joined
+from suite.peers_run import Asked, Reply
 from suite.peers_timing import LONG_S, SAMPLES, WARM_S, visit
 from suite.record import Cell, Run
 from suite.render import peers as render
@@ -183,6 +185,10 @@ def cells(
     return found + ([cell("roof", roof_s, config={"roof": "fma"})] if roof_s else [])
 
 
+def in_round(found: list[Cell], round_: int) -> list[Cell]:
+    return [msgspec.structs.replace(cell, round_of=(round_,)) for cell in found]
+
+
 def run_of(*parts: list[Cell], **options: Any) -> Run:
     caches = [
         {"level": 2, "bytes": 1 << 20, "kind": "unified"},
@@ -309,7 +315,7 @@ class TestTables:
     def run(self) -> Run:
         return run_of(
             cells(square(64), {"native": 1e-5, "cblas:mkl": 2e-5, "cblas:blis": 3e-5}, roof_s=0.5e-5),
-            cells(square(64), {"native": 1.01e-5, "cblas:mkl": 2.01e-5}, visits="alone"),
+            in_round(cells(square(64), {"native": 1.01e-5, "cblas:mkl": 2.01e-5}, visits="alone"), 1),
             cells(Group(Problem(m=8, n=8, k=8, batch=4), 2), {"native": 1e-6, "cblas:mkl": 1.9999e-6}),
             label="toy", isa="avx2", unmeasured=["gemm/4x4x4/..."],
         )  # fmt: skip
@@ -322,7 +328,7 @@ class TestTables:
         )
         assert "| 64 | 52.4 (50 %) | 17.5 (17 %) | 26.2 (25 %) | mkl | 2.00 |" in text
         assert "| 4 of 8 | ~" in text  # visited once
-        assert "2 comparisons of 1 round; in 1 a figure that counts never settled (~)" in text
+        assert "2 comparisons of 1 to 2 rounds; in 1 a figure that counts never settled (~)" in text
         assert "24 to 96, f32, 1 thread, held to AVX2" in text
         assert "In brackets: part of the FMA peak of the same round" in text
         assert "| 24 to 96 | mean against the best peer | ≥ 1.05 | 2.00 met |" in text
@@ -356,7 +362,10 @@ class Script:
         self.asked.append(turn.group)
         if turn.group.problem.m == 6:
             return Reply(error="it died")
-        return Reply(tuple(cells(turn.group, {"native": 1.0, "cblas:a": 2.0})))
+        return Reply(tuple(in_round(cells(turn.group, {"native": 1.0, "cblas:a": 2.0}), turn.round_)))
+
+
+measure = functools.partial(peers_run.measure, sleep=lambda seconds: None)
 
 
 class TestRun:
@@ -444,14 +453,11 @@ class TestBench:
     )
     def test_a_group(self, problem):
         bench, group = self.bench(), Group(problem, 1)
-        first = first_round(bench, group)
-        found = bench.measure(Turn(group, 1, ("native",)))
-        assert [cell.backend for cell in first] == [cell.backend for cell in found] == ["native", "roof"]
-        ours, roof = found
-        assert ours.samples_s[: len(first[0].samples_s)] == first[0].samples_s
-        assert roof.round_of == (0, 1)
+        rounds = [bench.measure(Turn(group, round_, ("native",))) for round_ in range(2)]
+        assert [cell.backend for found in rounds for cell in found] == ["native", "roof"] * 2
+        ours, roof = map(joined, *rounds)
         assert ours.gate.ok
-        assert set(ours.round_of) == {0, 1}
+        assert set(ours.round_of) == set(roof.round_of) == {0, 1}
         assert ours.config["visits"] == "interleaved"
         assert ours.config["isa"]
         assert 0 < min(roof.samples_s) < min(ours.samples_s) * 2

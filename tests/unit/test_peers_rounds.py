@@ -1,4 +1,4 @@
-"""Further rounds of `peers`: when a figure is settled, who is visited again, what the budget allows."""
+"""Passes of `peers`: when a figure is settled, who is visited again, what the budget allows, what is kept."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import backends
 from backends.base import Availability, Problem
 from backends.cpus import allowed_cpus
 from suite import peers_run
-from suite.analysis import peers as analysis
-from suite.peers_bench import Bench, Entry, Setup, arena, fill
-from suite.peers_plan import Group, Rates, Turn, cost_s
-from suite.peers_rounds import MOST_ROUNDS, again, contenders, settled, share_s
-from suite.peers_run import Asked, Reply, measure
+from suite.peers_bench import Bench, Entry, Setup, arena, fill, rotated
+from suite.peers_plan import Group, Rates, Turn
+from suite.peers_rounds import again, contenders, joined, settled
 from suite.record import Cell, Run
 from suite.render import peers as render
 
@@ -47,10 +46,16 @@ class TestSettled:
         ],
     )  # fmt: skip
     def test_two_best_rounds_agree(self, times, verdict):
-        assert settled(times) == verdict
+        assert settled(enumerate(times)) == verdict
+
+    def test_two_visits_of_one_round_are_no_two_rounds(self):
+        assert not settled([(0, 1.0), (0, 1.0)])
+        assert not settled([(0, 1.0), (0, 1.0), (1, 1.3), (1, 1.3)])
+        assert settled([(0, 1.0), (0, 1.5), (1, 1.3), (1, 1.01)])
 
     def test_both_kinds_of_visits_count_together(self):
-        parts = [cell("native", 1.0), cell("native", 1.01, visits="interleaved"), cell("cblas:a", 2.0, 2.0)]
+        ours = [cell("native", 1.0, 1.3), cell("native", 1.2, 1.01, visits="interleaved")]
+        parts = [*ours, cell("cblas:a", 2.0, 2.0)]
         assert contenders(parts) == {("native", ""): True, ("cblas:a", ""): True}
         assert again(parts) == ()
 
@@ -77,163 +82,28 @@ class TestSettled:
         assert again([cell("native"), cell("cblas:a", 1.0)]) == ()  # ours was wrong and has no times
 
 
-class TestShares:
-    def test_what_is_left_is_shared_by_what_a_round_costs(self):
-        assert share_s([1.0, 3.0], 8.0) == 2.0
-        assert share_s([3.0], 6.0) == 6.0
+class TestJoined:
+    def one(self, round_: int, **fields: Any) -> Cell:
+        return msgspec.structs.replace(cell("cblas:a", 1.0 + round_), round_of=(round_,), **fields)
 
-    def test_a_first_round_is_always_paid(self):
-        assert share_s([1.0, 3.0], 2.0) == 1.0
-        assert share_s([1.0], -5.0) == 1.0
+    def test_one_cell_has_the_samples_of_both_rounds(self):
+        found = joined(self.one(0, cpu_per_wall=1.1, process_id=1), self.one(3, cpu_per_wall=1.0))
+        assert (found.samples_s, found.round_of, found.inner) == ((1.0, 4.0), (0, 3), (1, 1))
+        assert (found.cpu_per_wall, found.process_id) == (1.1, 1)
 
+    def test_the_best_round_of_the_roof_names_its_rate(self):
+        rates = [self.one(i, config={"roof": "fma", "rate_per_s": rate}) for i, rate in enumerate((2.0, 1.0))]
+        assert joined(*rates).config["rate_per_s"] == joined(*rates[::-1]).config["rate_per_s"] == 2.0
 
-class Machine:
-    """A scripted measuring process and clock: a visit takes `visit_s`, and yields what `times` says.
-
-    times: backend -> time of each of its visits, interleaved and alone in turn; the last one stays.
-    """
-
-    def __init__(self, times: dict[str, list[float]], visit_s: float = 0.1) -> None:
-        self.times, self.visit_s, self.now = times, visit_s, 0.0
-        self.turns: list[Turn] = []
-        self.kept: dict[tuple[str, str], list[float]] = {}
-        self.first = Reply(rates=RATES)
-        self.error_in = -1
-
-    def __call__(self, setup: Setup, isa: str) -> Machine:
-        return self
-
-    def __enter__(self) -> Machine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def clock(self) -> float:
-        return self.now
-
-    def visits(self, name: str) -> int:
-        return sum(not turn.names or name in turn.names for turn in self.turns)
-
-    def measure(self, turn: Turn) -> Reply:
-        if turn.round_ == 0:
-            self.kept = {}
-        self.turns.append(turn)
-        for name in turn.names or self.times:
-            for index, visits in enumerate(("interleaved", "alone")):
-                self.now += self.visit_s
-                script = self.times[name]
-                time = script[min(2 * turn.round_ + index, len(script) - 1)]
-                self.kept.setdefault((name, visits), []).append(time)
-        found = [
-            cell(name, *times, visits=visits, group=turn.group)
-            for (name, visits), times in self.kept.items()
-            if visits == "interleaved" or not turn.names or name in turn.names
-        ]
-        return Reply(tuple(found), error="it died" if turn.round_ == self.error_in else "")
-
-
-NAMES = ("native", "cblas:a", "cblas:far")
-
-
-def run(machine: Machine, budget_s: float = 1000.0, **asked: Any):
-    question = {"dtypes": ("float32",), "threads": (1,), "classes": ("24-96",), "sizes": (64,)} | asked
-    return measure(
-        Asked(**question, time_budget_s=budget_s), NAMES, start=machine, clock=machine.clock
-    )  # fmt: skip
-
-
-class TestRounds:
-    def test_settled_at_once_is_one_round(self):
-        machine = Machine({"native": [1.0], "cblas:a": [1.0], "cblas:far": [2.0, 3.0]})
-        run(machine)
-        assert [turn.names for turn in machine.turns] == [()]
-
-    def test_all_contenders_are_visited_until_the_last_is_settled(self):
-        machine = Machine({"native": [1.0], "cblas:a": [1.3, 1.2, 1.1, 1.0, 1.0], "cblas:far": [2.0, 3.0]})
-        outcome = run(machine)
-        assert [(turn.round_, turn.names) for turn in machine.turns] == [
-            (0, ()), (1, NAMES[:2]), (2, NAMES[:2]),
-        ]  # fmt: skip
-        counts = {(c.backend, c.config["visits"]): len(c.samples_s) for c in outcome.cells}
-        assert counts == {
-            (name, visits): 3 - 2 * (name == "cblas:far")
-            for name in NAMES for visits in ("interleaved", "alone")
-        }  # fmt: skip
-
-    def test_what_never_settles_ends(self):
-        machine = Machine({"native": [1 / 1.1**i for i in range(99)], "cblas:a": [1.0], "cblas:far": [2.0]})
-        outcome = run(machine)
-        assert machine.visits("native") == machine.visits("cblas:a") == MOST_ROUNDS
-        assert machine.visits("cblas:far") == 1
-        (entry,) = analysis.entries(Run(cells=tuple(outcome.cells)))
-        assert (entry.unsettled, entry.rounds) == ({"native"}, MOST_ROUNDS)
-
-    def test_an_error_in_a_further_round_ends_the_group_and_keeps_what_there_was(self):
-        machine = Machine({"native": [1 / 1.1**i for i in range(99)], "cblas:a": [1.0], "cblas:far": [2.0]})
-        machine.error_in = 2
-        outcome = run(machine)
-        assert len(machine.turns) == 3 and outcome.errors == [f"{GROUP.key}: it died"]
-        assert {c.backend for c in outcome.cells} == set(NAMES)
-
-    def test_calls_from_python_have_rounds_as_well(self):
-        machine = Machine({"native": [1.2, 1.1, 1.0, 1.0], "numpy": [1.0]})
-        run(machine, classes=("python",))
-        assert [turn.names for turn in machine.turns] == [(), ("native", "numpy")]
-
-
-class TestBudget:
-    unsettled = {"native": [1 / 1.1**i for i in range(99)], "cblas:a": [1.0], "cblas:far": [1.1]}
-    sizes = (24, 32, 48, 64)
-
-    def budget(self, rounds: float) -> tuple[Machine, Any]:
-        """A run with time for so many rounds of every group, each as long as the plan thinks."""
-        cost = cost_s(GROUP, len(NAMES), RATES)
-        machine = Machine(self.unsettled, cost / (2 * len(NAMES)))
-        return machine, run(machine, rounds * len(self.sizes) * cost, sizes=self.sizes)
-
-    def rounds(self, machine: Machine) -> list[int]:
-        keys = [turn.group.key for turn in machine.turns]
-        return [keys.count(key) for key in dict.fromkeys(keys)]
-
-    def test_one_round_of_every_group_is_paid_first(self):
-        machine, outcome = self.budget(1.02)
-        assert self.rounds(machine) == [1] * len(self.sizes) and not outcome.unmeasured
-
-    def test_what_is_left_gives_every_group_as_many(self):
-        assert self.rounds(self.budget(3.05)[0]) == [3] * len(self.sizes)
-
-    def test_what_one_does_not_need_goes_to_the_later_ones(self, monkeypatch):
-        early = {Group(Problem(m=m, n=m, k=m), 1).key for m in (24, 32)}
-        monkeypatch.setattr(
-            peers_run, "again", lambda cells: () if {c.group for c in cells} & early else NAMES
-        )
-        machine, _ = self.budget(3.05)
-        found = {turn.group.problem.m: turn.round_ + 1 for turn in machine.turns}
-        assert found[24] == found[32] == 1
-        assert found[48] + found[64] in (9, 10)
-
-    def test_a_slow_start_costs_the_first_group_no_round(self):
-        cost = cost_s(GROUP, len(NAMES), RATES)
-        machine = Machine(self.unsettled, cost / (2 * len(NAMES)))
-        first = machine.measure
-
-        def slow(turn: Turn) -> Reply:
-            machine.now += 0 if machine.turns else 2.5 * cost  # kernels are loaded, threads started
-            return first(turn)
-
-        machine.measure = slow  # type: ignore[method-assign]
-        run(machine, (3.05 * len(self.sizes) + 2.5) * cost, sizes=self.sizes)
-        assert self.rounds(machine)[0] >= 3
-
-    def test_it_ends_in_time(self):
-        cost = cost_s(GROUP, len(NAMES), RATES)
-        for rounds in (1.02, 1.4, 2.5, 3.6, 5.0):
-            assert self.budget(rounds)[0].now <= rounds * len(self.sizes) * cost
+    def test_a_fault_in_any_round_counts(self):
+        faulty = self.one(1, samples_s=(), inner=(), skip_reason="its result is wrong")
+        faulty = msgspec.structs.replace(faulty, round_of=())
+        for pair in ((self.one(0), faulty), (faulty, self.one(0))):
+            assert (joined(*pair).samples_s, joined(*pair).skip_reason) == ((), "its result is wrong")
 
 
 class TestConversation:
-    """A child goes on with a group without checking it again."""
+    """What a child does in a round."""
 
     def bench(self) -> Bench:
         memory = [arena(5000, "float32"), arena(5000, "float32")]
@@ -241,32 +111,32 @@ class TestConversation:
             fill(array, seed)
         return Bench(Setup("float32", ("native",), (5000, 5000, 5000)), memory, ("native",), True)
 
-    def test_a_result_is_checked_once_for_each_group(self, monkeypatch):
+    def test_a_result_is_checked_in_each_round(self, monkeypatch):
         checked = []
         check = Entry.check
         monkeypatch.setattr(
             Entry, "check", lambda self, *args: checked.append(self.name) or check(self, *args)
         )
         bench, small = self.bench(), Group(Problem(m=8, n=8, k=8), 1)
-        for round_ in range(3):
-            found = bench.measure(Turn(GROUP, round_))
-        assert checked == ["native"] and set(found[0].round_of) == {0, 1, 2}
-        bench.measure(Turn(small))
-        assert checked == ["native"] * 2
+        for round_, group in enumerate((GROUP, small, GROUP)):
+            found = bench.measure(Turn(group, round_))
+            assert set(found[0].round_of) == {round_} and found[0].group == group.key
+        assert checked == ["native"] * 3
 
     def test_who_is_not_named_is_not_visited(self):
-        bench = self.bench()
-        before = bench.measure(Turn(GROUP))
-        after = bench.measure(Turn(GROUP, 1, ("another",)))
-        assert [c.samples_s for c in after] == [c.samples_s for c in before]
+        assert self.bench().measure(Turn(GROUP, 1, ("another",))) == []
+
+    def test_each_round_begins_with_another(self):
+        assert [rotated([1, 2, 3], round_)[0] for round_ in range(4)] == [1, 2, 3, 1]  # type: ignore[list-item]
+        assert rotated([], 1) == []
 
     def test_a_long_call_is_one_sample_of_each_round(self, monkeypatch):
         monkeypatch.setattr("suite.peers_bench.LONG_S", 0.0)
         monkeypatch.setattr("suite.peers_timing.LONG_S", 0.0)
         bench = self.bench()
-        for round_ in range(3):
+        for round_ in range(2):
             found = bench.measure(Turn(GROUP, round_))
-        assert found[0].round_of == (0, 1, 2) and found[0].inner == (1, 1, 1)
+            assert (found[0].round_of, found[0].inner) == ((round_,), (1,))
 
 
 AFTER_FORK = """
