@@ -17,63 +17,91 @@
 // threads = [256, 1]
 // tile = [128, 256, 8]
 // shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1 }
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1 }
+//
+// [[variant]]
+// name = "straight"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 66560
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 0, SPREAD = 4, IDLE = 1 }
+//
+// [[variant]]
+// name = "8x16"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 66560
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1 }
+//
+// [[variant]]
+// name = "deep"
+// threads = [256, 1]
+// tile = [128, 256, 16]
+// shared_bytes = 99840
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 3, BLOCKS = 1, SNAKE = 1, SPREAD = 8, IDLE = 1 }
+//
+// [[variant]]
+// name = "deep16x8"
+// threads = [256, 1]
+// tile = [128, 256, 16]
+// shared_bytes = 99840
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 3, BLOCKS = 1, SNAKE = 1, SPREAD = 8, IDLE = 1 }
+//
+// [[variant]]
+// name = "early"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 66560
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 1, IDLE = 1 }
+//
+// [[variant]]
+// name = "noidle"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 66560
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 0 }
+//
+// [[variant]]
+// name = "noidle8x16"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 66560
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 0 }
 //
 // [[variant]]
 // name = "lazy"
 // threads = [256, 1]
 // tile = [128, 256, 8]
 // shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 0, STAGES = 4, BLOCKS = 1 }
-//
-// [[variant]]
-// name = "two"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 33280
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 2, BLOCKS = 1 }
-//
-// [[variant]]
-// name = "16x8"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1 }
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 0, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1 }
 //
 // [[variant]]
 // name = "128"
 // threads = [128, 1]
 // tile = [128, 128, 8]
 // shared_bytes = 50176
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 2 }
-//
-// [[variant]]
-// name = "128lazy"
-// threads = [128, 1]
-// tile = [128, 128, 8]
-// shared_bytes = 50176
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 0, STAGES = 4, BLOCKS = 2 }
+// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 2, SNAKE = 1, SPREAD = 4, IDLE = 1 }
 //
 // [[variant]]
 // name = "256x128"
 // threads = [256, 1]
 // tile = [256, 128, 8]
 // shared_bytes = 82944
-// defines = { WARPS_M = 4, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1 }
+// defines = { WARPS_M = 4, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1 }
 //
 // [[variant]]
 // name = "128x64"
 // threads = [128, 1]
 // tile = [128, 64, 8]
 // shared_bytes = 41984
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3 }
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3, SNAKE = 1, SPREAD = 4, IDLE = 1 }
 //
 // [[variant]]
 // name = "64"
 // threads = [128, 1]
 // tile = [64, 64, 8]
 // shared_bytes = 34816
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3 }
+// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3, SNAKE = 1, SPREAD = 4, IDLE = 1 }
 // ///
 #include "async_tile.cuh"
 #include "register_tile.cuh"
@@ -111,7 +139,7 @@ struct Position {
 // A thread's copies are spread over the first half of the steps of a stage.
 template <int ENTRIES, class AnyTile>
 __device__ __forceinline__ void copy_some(AnyTile &tile, T *stage, int step) {
-  constexpr int EACH = (ENTRIES + TILE_K / 2 - 1) / (TILE_K / 2);
+  constexpr int EACH = (ENTRIES + SPREAD - 1) / SPREAD;
 #pragma unroll
   for (int e = step * EACH; e < step * EACH + EACH && e < ENTRIES; ++e) tile.copy(stage, e);
 }
@@ -146,7 +174,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) warp_tile(const Pr
     __syncthreads(); // the first stage is there
 
     // A warp whose tile lies outside C takes part in copies and barriers alone.
-    const bool busy = row + at.row / WARP_M * WARP_M < p.m && col + at.col / WARP_N * WARP_N < p.n;
+    const bool busy =
+        !IDLE || row + at.row / WARP_M * WARP_M < p.m && col + at.col / WARP_N * WARP_N < p.n;
     Mine mine;
     Mine::Fragments fragments[2];
     int reading = 0, writing = (STAGES - 1) * STAGE;
