@@ -191,6 +191,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     publish_barriers();
   }
   synchronize_cluster();
+  wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Work work(p);
   if (threadIdx.x < 128) {
