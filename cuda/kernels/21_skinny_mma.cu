@@ -36,7 +36,7 @@
 //
 // [[variant]]
 // name = "128"
-// threads = [128, 1]
+// threads = [256, 1]
 // tile = [128, 128, 32]
 // shared_bytes = 81920
 // defines = { BLOCKS_PER_SM = 2 }
