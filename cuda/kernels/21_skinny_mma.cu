@@ -39,7 +39,7 @@
 // threads = [256, 1]
 // tile = [128, 128, 32]
 // shared_bytes = 81920
-// defines = { BLOCKS_PER_SM = 2 }
+// defines = { BLOCKS_PER_SM = 1 }
 // ///
 #include "copy_tile.cuh"
 #include "half_mma.cuh"
