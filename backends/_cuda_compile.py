@@ -111,10 +111,28 @@ def compile_kernel(kernel_name: str, dtype: str, target: str, more: Defines = ()
 
 def compile_file(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> Compiled:
     """Compile; Unavailable in one line for a missing header, with the compiler's log for anything else."""
-    start = time.perf_counter()
+    start, key = time.perf_counter(), kernel_hash(kernel, dtype, target, more)
+    kept = _kept(key)
+    if kept is not None and kept.is_file():
+        return Compiled(kept.read_bytes(), time.perf_counter() - start, key, "")
     cubin, log = compile_path(kernel.path, kernel.name, options(kernel, dtype, target, more))
-    seconds = time.perf_counter() - start
-    return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target, more), log)
+    if kept is not None:
+        _keep(kept, cubin)
+    return Compiled(cubin, time.perf_counter() - start, key, log)
+
+
+def _kept(key: str) -> Path | None:
+    """Where GEMM_CUBIN_CACHE, a folder, keeps the cubin of that hash; None where it is not set."""
+    folder = os.environ.get("GEMM_CUBIN_CACHE")
+    return Path(folder) / f"{key}.cubin" if folder else None
+
+
+def _keep(path: Path, cubin: bytes) -> None:
+    """Write it whole or not at all: other processes may look for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_bytes(cubin)
+    part.replace(path)
 
 
 def compile_path(path: Path, name: str, flags: list[str]) -> tuple[bytes, str]:

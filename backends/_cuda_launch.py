@@ -9,6 +9,7 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
+from . import _cuda_realign as realigning
 from . import _cuda_split as splitting
 from . import _cuda_tma as tma
 from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, THREADS_PER_MULTIPROCESSOR, Device
@@ -111,10 +112,11 @@ def batched(kernel: Kernel, p: Problem) -> int:
 
 
 def clusters(kernel: Kernel, p: Problem) -> int:
-    """A block for every CTA tile of every product, in whole clusters along M."""
+    """A block for every CTA tile of every product, in whole clusters along the tile's first direction."""
     (m, n, _), (tile_m, tile_n, _) = extents(p), kernel.variant.tile
+    rows, columns = (n, m) if tma.swapped(kernel, p) else (m, n)
     cluster = kernel.variant.cluster
-    return p.batch * _tiles(m, tile_m * cluster) * _tiles(n, tile_n) * cluster
+    return p.batch * _tiles(rows, tile_m * cluster) * _tiles(columns, tile_n) * cluster
 
 
 LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {
@@ -129,7 +131,7 @@ def tiles(kernel: Kernel, p: Problem) -> int:
     return LAUNCHERS[kernel.header.launcher](kernel, p)
 
 
-def blocks(kernel: Kernel, p: Problem, multiprocessors: int) -> int:
+def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
     Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
@@ -181,15 +183,9 @@ def matrices(p: Problem, operands: tuple[Place, Place, Place]) -> tuple[tma.Matr
     return a, b, c
 
 
-def load(
-    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place] | None = None
-) -> Function:
-    """`kernel` for such a problem on `device`; Unavailable with the reason if it does not compile.
-
-    Without `operands` they are taken to be contiguous and to begin at multiples of 256 bytes.
-    """
-    a, b, _ = matrices(p, operands or places(p, (0, 0, 0)))
-    more = tma.defines(kernel, p, a, b)
+def load(kernel: Kernel, p: Problem, device: Device) -> Function:
+    """`kernel` for such a problem on `device`; Unavailable with the reason if it does not compile."""
+    more = tma.defines(kernel, p)
     return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, p.dtype, device, more)
 
 
@@ -220,7 +216,7 @@ class Launch(NamedTuple):
     empty: Callable[[], Any]
     keep: tuple[Any, ...]
     """Memory the launches point into."""
-    release: Callable[[], None]
+    release: Callable[[], Any] = lambda: None
     """Frees the device memory of these launches, after the last of them has ended."""
 
 
@@ -232,15 +228,45 @@ def prepare(
     kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
 ) -> Launch:
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
-    found = load(kernel, p, device, operands)
-    count, v = blocks(kernel, p, device.multiprocessors), kernel.variant
+    if kernel.header.launcher == "tma":
+        return _prepare_tma(kernel, p, device, operands, stream)
+    found = load(kernel, p, device)
     shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
-    count *= shared.splits
     packed = arguments(p, *operands, shared)
-    maps = tma.maps(device.driver, kernel, p, *matrices(p, operands))
+    launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    return launch._replace(release=shared.free)
+
+
+def _launch(
+    kernel: Kernel, p: Problem, found: Function, device: Device, stream: int, packed: Arguments,
+    maps: tuple[tma.Map, ...], splits: int = 1,
+) -> Launch:  # fmt: skip
+    count, v = blocks(kernel, p, device.multiprocessors) * splits, kernel.variant
     addresses = ctypes.addressof(packed), *map(tma.map_address, maps)
     pointers = (c_void_p * len(addresses))(*addresses)
     where = (stream, ctypes.addressof(pointers))
     run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
     empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
-    return Launch(run, empty, (packed, pointers, maps), shared.free)
+    return Launch(run, empty, (packed, pointers, maps))
+
+
+def _prepare_tma(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
+) -> Launch:
+    """The launch with its maps, behind one that moves operands where that must be."""
+    found, q = load(kernel, p, device), tma.as_read(kernel, p)
+    a, b, c = matrices(p, operands)
+    steps = realigning.step(a, turned=False), realigning.step(b, turned=tma.turns_b(kernel, p))
+    moved = realigning.prepare(device, found.compiled.cubin, steps, stream) if 0 not in extents(p) else None
+    a, b = moved.operands if moved else (a, b)
+    places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
+    maps = tuple(tma.maps(device.driver, q, (a, b, c)))
+    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps)
+    if not moved:
+        return product
+    keep = (*product.keep, moved)
+    return Launch(functools.partial(_both, moved.run, product.run), product.empty, keep, moved.release)
+
+
+def _both(first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    return first() or second()

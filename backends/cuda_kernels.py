@@ -13,6 +13,7 @@ from . import _cuda_compile as compiling
 from . import _cuda_driver as cuda
 from . import _cuda_launch as launching
 from . import _cuda_probe as probing
+from . import _cuda_tma as tma
 from . import _cuda_verified as verified
 from ._cuda_session import FORKED, Bound, CudaSession
 from ._cuda_source import HeaderError, Kernel, all_kernels
@@ -58,6 +59,8 @@ class CudaKernel(Backend):
         stored = "nt"[p.trans_a] + ("nt"[p.trans_b] if p.op == "gemm" else "")
         if h.transposes and stored not in h.transposes:
             return f"{self.name} takes transposes {' or '.join(h.transposes)}, not {stored}"
+        if h.launcher == "tma" and max(p.m, p.n, p.k, p.batch) > tma.MOST:
+            return f"{self.name} takes extents up to {tma.MOST}"
         count = launching.tiles(self.kernel, p)
         if count > launching.MAX_BLOCKS:
             return f"{self.name} would need {count} blocks, a grid has at most {launching.MAX_BLOCKS}"
@@ -98,8 +101,15 @@ class CudaKernel(Backend):
             kernel_hash=found.compiled.kernel_hash,
             config=config,
             compile_s=found.compiled.compile_s,
-            tile=v.tile[:2] if self.kernel.header.op == "gemm" else None,
+            tile=self._tile(problem),
         )
+
+    def _tile(self, problem: Problem) -> tuple[int, int] | None:
+        """Rows and columns of C that a block computes."""
+        rows, columns, _ = self.kernel.variant.tile
+        if self.kernel.header.op != "gemm":
+            return None
+        return (columns, rows) if tma.swapped(self.kernel, problem) else (rows, columns)
 
     def _bind(self, session: CudaSession) -> Bound:
         places = launching.places(session.problem, session.addresses)

@@ -1,4 +1,4 @@
-"""Climbs the GPU's ladder: each rung checked, then timed in rounds both ways, with the peaks in each round.
+"""Climbs the GPU's ladder: all rungs checked, then timed in rounds both ways, with the peaks in each round.
 
 Throughput is what a rate is made of: runs straight after each other, replayed from a graph and timed by the
 device. Latency stands beside it: one launch from Python, and the wait for its result.
@@ -6,14 +6,15 @@ device. Latency stands beside it: one launch from Python, and the wait for its r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from backends._cuda_peaks import BYTES
-from backends.base import Problem, Unavailable
-from backends.operands import Operands
+from backends.base import Problem, Session, Unavailable
+from backends.operands import Operands, fill_random
 
 from . import gate, ladder_cuda, ladder_cuda_plan
 from .harness_candidates import Candidate
@@ -23,8 +24,7 @@ from .harness_sample import Entry, calibrate, take
 from .harness_settings import CPU_MODE, Bench, Settings
 from .ladder import Rung
 from .ladder_measure import TIMED_RUNS, Climb, Group, Trial
-from .record import Cell
-from .reference import ReferenceCache
+from .record import Cell, GateResult
 
 ROOF_S = 0.004
 WAKE_S = 0.004
@@ -35,11 +35,21 @@ SLOW_S = 5.0
 """Seconds for all checks and two rounds of a rung, up to which it is never too slow."""
 
 
+Gates = Callable[[list[Session], int], list[GateResult]]
+
+
+def checked(sessions: list[Session], seed: int) -> list[GateResult]:
+    """`gate.check_all`."""
+    return gate.check_all(sessions, seed=seed)
+
+
+@dataclass
 class CudaClimb(Climb):
-    """One run."""
+    """One run. gates: of the tests, as `gate` of `Climb`."""
 
     asked: ladder_cuda_plan.CudaRequest
     provider: ladder_cuda.CudaLadder
+    gates: Gates = checked
 
     def group(self, problem: Problem, rungs: list[Rung], end: float, done: int) -> Group:
         """With the rungs that are meant for this problem."""
@@ -63,10 +73,6 @@ class CudaGroup(Group):
     """The throughput of every rung that is timed, by its name."""
     peaks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.cache = ReferenceCache(problems=32)  # rungs of different tiles look at different rows
-
     def _bench(self, operands: Operands) -> Bench:
         settings = Settings(seed=self.climb.asked.seed, wake_s=WAKE_S, block_s=BLOCK_S)
         shared = ({"cuda": self.problem}, {"cuda": operands}, "pageable", (CPU_MODE,))
@@ -77,6 +83,7 @@ class CudaGroup(Group):
         if not state.ok:
             raise Unavailable(state.reason)
         session = rung.backend.open(ladder_cuda.problem_of(rung, problem), operands)
+        session.upload()
         return Candidate(rung.backend, session, None, (CPU_MODE,))
 
     def _estimate(self, rung: Rung) -> float:
@@ -100,6 +107,41 @@ class CudaGroup(Group):
             trial.skip = f"{type(error).__name__}: {error}"
         finally:
             bench.leave()
+
+    def _check(self, trial: Trial) -> str:
+        """All rungs are checked together, when all are open."""
+        return ""
+
+    def _time(self, bench: Bench, trials: Sequence[Trial]) -> None:
+        self._tell("check of all rungs")
+        self._gate(trials)
+        operands = bench.operands["cuda"]
+        fill_random(operands, self.climb.asked.seed)
+        alive = [trial for trial in trials if trial.alive]
+        for trial in alive:
+            assert trial.one is not None
+            bench.enter(trial.one.session)
+            trial.one.session.upload()
+        bench.leave()
+        super()._time(bench, alive)
+
+    def _gate(self, trials: Sequence[Trial]) -> None:
+        """Those in one arithmetic at a time: cuBLAS may stand there in another."""
+        by_problem: dict[Problem, list[Trial]] = {}
+        for trial in trials:
+            by_problem.setdefault(ladder_cuda.problem_of(trial.rung, self.problem), []).append(trial)
+        for group in by_problem.values():
+            sessions = [trial.one.session for trial in group if trial.one]
+            for trial, found in zip(group, self._gates(sessions), strict=True):
+                trial.gate = found
+                if trial.one:
+                    trial.one.gate = found
+                trial.skip = "" if found.ok else f"gate failed ({found.failed}): {found.detail}"
+
+    def _gates(self, sessions: list[Session]) -> list[GateResult]:
+        climb = self.climb
+        assert isinstance(climb, CudaClimb)
+        return climb.gates(sessions, climb.asked.seed)
 
     def _take(self, trial: Trial, round_: int) -> None:
         super()._take(trial, round_)

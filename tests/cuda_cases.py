@@ -14,7 +14,7 @@ import numpy as np
 
 from backends import _cuda_driver as cuda
 from backends import _cuda_launch as launching
-from backends._cuda_source import Kernel, all_kernels
+from backends._cuda_source import Kernel, all_kernels, includes, without_comments
 from backends.base import Problem
 from backends.operands import numpy_dtype
 
@@ -22,6 +22,13 @@ GUARD = 64
 """Entries before and after every operand that hold NaN and must stay as they are."""
 
 KERNELS = {name: kernel for name, kernel in all_kernels().items() if isinstance(kernel, Kernel)}
+
+
+def has_assembly(kernel: Kernel) -> bool:
+    """Is it written in PTX in part? Such kernels run on a GPU alone, not on the CPU stand-in."""
+    files = (kernel.path, *includes(kernel.path)[0])
+    return any("asm" in without_comments(path.read_text()).replace("(", " ").split() for path in files)
+
 
 SCALES = ((1.0, 0.0), (0.5, -2.0), (0.0, 0.0), (0.0, 2.0))
 """(alpha, beta) by BLAS rules."""
@@ -36,15 +43,7 @@ class Layout(NamedTuple):
     multiple: int = 1
 
 
-LAYOUTS = (
-    Layout(),
-    Layout(1, 0),
-    Layout(0, 8),
-    Layout(8, 16),
-    Layout(3, 1),
-    Layout(0, 1, 8),
-    Layout(8, 5, 4),
-)
+LAYOUTS = (Layout(), Layout(1), Layout(0, 8), Layout(8, 16), Layout(3, 1), Layout(0, 1, 8), Layout(8, 5, 4))
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -221,6 +220,7 @@ def _bare(kernel: Kernel, p: Problem, regions: list[Region], stream: int, rng: n
     launch = launching.prepare(kernel, p, c.device, places, stream)
     assert not launch.run(), "launch failed"
     c.device.driver.check("run", c.device.driver.synchronize(stream)())
+    launch.release()
     c.download(stream)
     c.device.driver.check("copy out", c.device.driver.synchronize(stream)())
     wrong = np.flatnonzero(_bits(np.ascontiguousarray(c.view)) != _bits(want))

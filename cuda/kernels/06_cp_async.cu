@@ -47,20 +47,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) cp_async_gemm(const Proble
   const T *b = p.b.data + tile.batch * p.b.batch_stride;
   AsyncTile<TILE_M, TILE_K, LD> a_tile(a, p.a.row_stride, p.a.col_stride, tile.row, p.m);
   AsyncTile<TILE_N, TILE_K, LD> b_tile(b, p.b.col_stride, p.b.row_stride, tile.col, p.n);
-  const auto copy = [&](int stage, index_t left) { // one group for every stage, though it be empty
-    a_tile.copy(shared + stage * STAGE, left);
-    b_tile.copy(shared + stage * STAGE + HALF, left);
+  const unsigned steps = unsigned((p.k + TILE_K - 1) / TILE_K);
+  const int left_over = int(p.k - index_t(TILE_K) * (steps - 1));
+  const auto copy = [&](unsigned step, int stage) { // always ends a group, though it may be empty
+    if (step < steps) a_tile.copy_all(shared + stage * STAGE);
+    if (step < steps) b_tile.copy_all(shared + stage * STAGE + HALF);
     cp_async_commit();
   };
-  for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, p.k - stage * TILE_K);
+  if (steps > 0) {
+    a_tile.copy_first(shared, left_over, p.a.col_stride);
+    b_tile.copy_first(shared + HALF, left_over, p.b.row_stride);
+  }
+  cp_async_commit();
+  for (int stage = 1; stage < STAGES - 1; ++stage) copy(stage, stage);
 
   using Mine = RegisterTile<8, 8, STEP, STEP>;
   Mine mine;
   int reading = 0, writing = STAGES - 1;
-  for (index_t k = 0; k < p.k; k += TILE_K) {
+  for (unsigned step = 0; step < steps; ++step) {
     cp_async_wait<STAGES - 2>();
     __syncthreads(); // this stage is there, what every thread copied of it; and the last one has been read
-    copy(writing, p.k - k - (STAGES - 1) * TILE_K);
+    copy(step + STAGES - 1, writing);
 #pragma unroll
     for (int i = 0; i < TILE_K; ++i) {
       const T *part = shared + reading * STAGE + i * LD;
@@ -71,6 +78,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) cp_async_gemm(const Proble
     writing = reading;
     reading = reading + 1 == STAGES ? 0 : reading + 1;
   }
-  cp_async_wait<0>();
   mine.store(p, p.c.data + tile.batch * p.c.batch_stride, tile.row + row, tile.col + col);
 }

@@ -36,6 +36,9 @@ pytestmark = pytest.mark.skipif(bool(nvrtc_reason()), reason=nvrtc_reason() or "
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
 @pytest.mark.parametrize(("kernel", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
 def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, monkeypatch):
+    refused = kernel.refuses(*divmod(int(target.removeprefix("sm_").rstrip("a")), 10))
+    if refused:
+        pytest.skip(refused)
     flags = compiling.options
     monkeypatch.setattr(compiling, "options", lambda *a: [*flags(*a), "--ptxas-options=-v"])
     compiled = compiling.compile_file(kernel, dtype, target)
@@ -121,3 +124,13 @@ def test_a_compiler_error_shows_the_log(tmp_path):
     (kernel,) = source.parse(path)
     with pytest.raises(Unavailable, match=r"(?s)cuda:92_wrong does not compile.*92_wrong\.cu\(\d+\): error"):
         compiling.compile_file(kernel, "float32", "sm_90a")
+
+
+def test_a_cubin_is_kept_where_a_folder_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_CUBIN_CACHE", str(tmp_path / "cubins"))
+    first = compiling.compile_file(KERNELS[0], "float32", "sm_90a")
+    assert [p.name for p in (tmp_path / "cubins").iterdir()] == [f"{first.kernel_hash}.cubin"]
+    monkeypatch.setattr(compiling, "compile_path", lambda *_: pytest.fail("compiled again"))
+    assert compiling.compile_file(KERNELS[0], "float32", "sm_90a").cubin == first.cubin
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        compiling.compile_file(KERNELS[0], "float32", "sm_80")

@@ -80,6 +80,7 @@ def launch(kernel, p, a, b, c):
         prepared = _cuda_launch.prepare(kernel, p, device, places, stream)
         assert not prepared.run(), "launch failed"
         d.check("run", d.synchronize(stream)())
+        prepared.release()
     finally:
         d.call("cuStreamDestroy_v2", stream)
 

@@ -20,7 +20,7 @@ from suite.analysis import ladder_cuda as analysis
 from suite.exits import Exit, Stop
 from suite.experiments import _ladder_cuda as experiment
 from suite.experiments import ladder as command
-from suite.ladder_cuda_measure import CudaClimb
+from suite.ladder_cuda_measure import CudaClimb, checked
 from suite.ladder_cuda_plan import CudaRequest
 from suite.record import GateResult
 from suite.render import ladder as render
@@ -116,8 +116,8 @@ class TestPlan:
         assert ladder_cuda.problem_of(rung, p).math == "fp32"
 
 
-def right(session, seed, cache):
-    return GateResult(ok=True, max_error=1e-8)
+def right(sessions, seed):
+    return [GateResult(ok=True, max_error=1e-8) for _ in sessions]
 
 
 ASKED = CudaRequest(
@@ -149,7 +149,7 @@ def world():
 
 def climb(asked=ASKED, gate=right):
     one = experiment.climb_of(asked, ladder_cuda.CudaLadder())
-    one.gate = gate
+    one.gates = gate
     peaks = {"bytes": Rate(PEAK_BYTE_S, "loads"), "fp32": Rate(PEAK_FLOP_S, "FFMA")}
     one.provider.peak = lambda kind, seconds: peaks[kind]
     return one
@@ -224,9 +224,11 @@ class TestClimb:
         assert "skipped: 31_copy: Unavailable: cuda:31_copy needs" in shown(found)
 
     def test_a_wrong_rung_is_not_timed_and_ends_the_command_with_an_error(self, world):
-        def gate(session, seed, cache):
-            ok = session.info.kernel != "shared_tile"
-            return GateResult(ok=ok, failed="" if ok else "exact", detail="" if ok else "C[3, 3] is 1")
+        bad = GateResult(ok=False, failed="exact", detail="C[3, 3] is 1")
+
+        def gate(sessions, seed):
+            good = right(sessions, seed)
+            return [bad if s.info.kernel == "shared_tile" else g for s, g in zip(sessions, good, strict=True)]
 
         one = climb(msgspec.structs.replace(ASKED, parts=("square",)), gate)
         found = command.measure(one)
@@ -235,9 +237,7 @@ class TestClimb:
             command.ending(found, None, one.provider)
 
     def test_the_real_gate_passes_on_the_stand_in(self, world):
-        from suite.ladder_measure import check
-
-        one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), check)
+        one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
         assert [c for c in command.measure(one).cells if not c.gate.ok or not c.samples_s] == []
 
 
