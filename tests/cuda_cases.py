@@ -47,7 +47,7 @@ LAYOUTS = (Layout(), Layout(1), Layout(0, 8), Layout(8, 16), Layout(3, 1), Layou
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
-    """(m, n, k) at and one beside the CTA tile, K = 0, one entry, two tiles and more; K long enough to be split."""
+    """(m, n, k) at and one beside the CTA tile, K = 0, one entry, two tiles; K long enough to be split."""
     h, (tm, tn, tk) = kernel.header, kernel.variant.tile
     split = h.launcher == "split_k"
     if h.op == "gemm":

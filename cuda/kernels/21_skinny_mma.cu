@@ -42,13 +42,14 @@
 // defines = { BLOCKS_PER_SM = 1 }
 // ///
 #include "copy_tile.cuh"
-#include "half_mma.cuh"
+#include "ldmatrix.cuh"
+#include "mma.cuh"
 #include "split.cuh"
 
 constexpr int WARPS = THREADS / 32, WARP_M = TILE_M / WARPS; // a warp has its rows of A to itself
 constexpr int DOWN = WARP_M / 16, ACROSS = TILE_N / 8;       // fragments of its sums
 constexpr int LD_K = TILE_K + VECTOR; // 16 bytes beyond the row: eight rows begin in different banks
-constexpr int LD_M = TILE_M + VECTOR, LD_N = TILE_N + VECTOR;
+constexpr int LD_M = TILE_M + VECTOR, LD_N = TILE_N == 8 ? 8 : TILE_N + VECTOR;
 constexpr int OF_A = TILE_M * LD_K > TILE_K * LD_M ? TILE_M * LD_K : TILE_K * LD_M;
 constexpr int STAGE = OF_A + (TILE_N * LD_K > TILE_K * LD_N ? TILE_N * LD_K : TILE_K * LD_N);
 constexpr int STAGES = SHARED_BYTES / (STAGE * sizeof(T)); // as many as there is room for
@@ -112,8 +113,8 @@ __device__ __forceinline__ void multiply(const T *stage, float (&sums)[DOWN * AC
       read_b<B_ALONG_K>(b, stage + OF_A, k, j * 8);
 #pragma unroll
       for (int i = 0; i < DOWN; ++i) {
-        mma(sums + (i * ACROSS + j) * 4, a[i][0], b[0], b[1]);
-        mma(sums + (i * ACROSS + j) * 4, a[i][1], b[2], b[3]);
+        mma(sums + (i * ACROSS + j) * 4, a[i][0], b);
+        mma(sums + (i * ACROSS + j) * 4, a[i][1], b + 2);
       }
     }
   }
