@@ -55,7 +55,7 @@ __device__ __forceinline__ void add_in_order(const Problem &p, const Part &part,
   if (thread_number() >= HOLDERS) return;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0;
-#pragma unroll(COUNT < 16 ? 4 : 1) // loads of one thread in flight
+#pragma unroll(COUNT < 16 ? 16 / COUNT : 1) // loads of one thread in flight
   for (unsigned j = 0; j < count; ++j) {
     const Acc *from = partial_sum<COUNT, HOLDERS>(p, part, first + j * stride);
 #pragma unroll

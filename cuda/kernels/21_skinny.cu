@@ -123,9 +123,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
   const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
   const T *a = p.a.data + tile.batch * p.a.batch_stride + tile.row * p.a.row_stride;
   const T *b = p.b.data + tile.batch * p.b.batch_stride + tile.col * p.b.col_stride;
-  CopyTile<TILE_M, TILE_K, LD_A, true> a_tile(a + part.begin * p.a.col_stride, p.a.row_stride,
+  CopyTile<TILE_M, TILE_K, LD_A, true, true> a_tile(a + part.begin * p.a.col_stride, p.a.row_stride,
                                               p.a.col_stride);
-  CopyTile<TILE_K, TILE_N, LD_B, false> b_tile(b + part.begin * p.b.row_stride, p.b.row_stride,
+  CopyTile<TILE_K, TILE_N, LD_B, false, true> b_tile(b + part.begin * p.b.row_stride, p.b.row_stride,
                                                p.b.col_stride);
   const index_t depth = part.end - part.begin;
   const auto copy = [&](int stage, index_t left) { // one group for every stage, though it be empty
@@ -136,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
     }
     cp_async_commit();
   };
+#pragma unroll 1 // the code of a copy is long
   for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, depth - stage * TILE_K);
 
   Thread mine;
