@@ -55,6 +55,14 @@ class Buffers:
                 self.device.driver.free(address)
 
 
+def allocate(device: Device, size: int) -> int:
+    """Address of `size` bytes outside a session's buffers; Unavailable when the card has too little."""
+    try:
+        return _alloc(device, size)
+    except CudaError as error:
+        raise _too_large(error, size, device.driver.free_memory()) from error
+
+
 def _alloc(device: Device, size: int) -> int:
     try:
         return device.driver.alloc(size)

@@ -46,7 +46,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     op: Literal["gemm", "gemv", "vector_add", "copy"]
     dtypes: tuple[str, ...]
     math: tuple[str, ...]
-    launcher: Literal["grid2d", "rows", "linear", "persistent", "tma"]
+    launcher: Literal["grid2d", "rows", "linear", "persistent", "tma", "batched", "split_k"]
+    """How many blocks a launch has: see `_cuda_launch.LAUNCHERS`."""
     min_sm: int
     teaches: str
     variant: tuple[Variant, ...]

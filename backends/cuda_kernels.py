@@ -85,11 +85,12 @@ class CudaKernel(Backend):
     def _info(
         self, problem: Problem, found: launching.Function, device: cuda.Device, host_memory: HostMemory
     ) -> SessionInfo:
-        v = self.kernel.variant
+        v, splits = self.kernel.variant, launching.split(self.kernel, problem, found, device).splits
         config: dict[str, Any] = {
             "threads": list(v.threads),
             "tile": list(v.tile),
-            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors),
+            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors) * splits,
+            **({"splits": splits} if self.kernel.header.launcher == "split_k" else {}),
             "dynamic_shared_bytes": v.shared_bytes,
             "host_memory": host_memory,
             **v.defines,

@@ -47,19 +47,23 @@ LAYOUTS = (Layout(), Layout(1), Layout(0, 8), Layout(8, 16), Layout(3, 1), Layou
 
 
 def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
-    """(m, n, k) at and one beside the CTA tile, K = 0, one entry, two tiles and more."""
+    """(m, n, k) at and one beside the CTA tile, K = 0, one entry, two tiles and more; K long enough to be split."""
     h, (tm, tn, tk) = kernel.header, kernel.variant.tile
+    split = h.launcher == "split_k"
     if h.op == "gemm":
         around = [(tm + i, tn + j, tk + i * j) for i, j in itertools.product((-1, 0, 1), repeat=2)]
+        long = [(tm + 1, tn, 5 * tk + 1), (tm, 3, 40 * tk + 7), (5, 9, 2 * tk)] if split else []
         return [
             (1, 1, 1),
             (tm, tn, 0),
             (2 * tm + 1, tn + 1, 2 * tk + 1),
             *(tuple(map(abs, s)) for s in around),
+            *long,
         ]
     if h.op == "gemv":
         lengths = (0, 1, 31, 33, 255, 257, 1031)
-        return [(m, n, 1) for m in (1, tm - 1, tm, tm + 1, 3 * tm + 2) for n in lengths]
+        long = [(tm + 1, 2 * tk + 3, 1), (1, 50 * tk - 1, 1)] if split else []
+        return [(m, n, 1) for m in (1, tm - 1, tm, tm + 1, 3 * tm + 2) for n in lengths if m] + long
     return [(1, n, 1) for n in (1, 31, tn - 1, tn, tn + 1, 3 * tn + 5)]
 
 
@@ -198,6 +202,7 @@ def _compare(
         assert not launch.run(), "launch failed"
         c.download(stream)
         c.device.driver.check("run", c.device.driver.synchronize(stream)())
+        launch.release()
         results.append(c.host.copy())
     after = results[0]
     assert results[1].tobytes() == after.tobytes(), f"{kernel.name}: two runs of {p} differ"

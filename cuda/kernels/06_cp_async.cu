@@ -78,6 +78,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) cp_async_gemm(const Proble
     writing = reading;
     reading = reading + 1 == STAGES ? 0 : reading + 1;
   }
-  cp_async_wait<0>();
   mine.store(p, p.c.data + tile.batch * p.c.batch_stride, tile.row + row, tile.col + col);
 }

@@ -178,8 +178,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) warp_tile(const Pr
         mine.multiply(fragments[1]);
       }
     }
-    cp_async_wait<0>();
-    __syncthreads(); // nobody reads what the next pass copies over
     mine.store(p, c, row + at.row, col + at.col);
   }
 }

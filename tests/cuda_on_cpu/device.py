@@ -81,6 +81,7 @@ def compile_source(path: Path, entry: str, defines: dict[str, int], include: Pat
     if not target.exists():
         cpp.write_text(f'#include "kernel_on_cpu.h"\n#line 1 "{path}"\n{text}\n#include "kernel_entry.h"\n')
         flags = ["-std=c++17", "-O2", "-fno-gnu-unique", "-shared", "-fPIC", f"-DKERNEL_ENTRY={entry}"]
+        flags += ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]  # as on the hardware
         flags += [f"-D{name}={value}" for name, value in defines.items()]
         _run("g++", *flags, f"-I{HERE}", f"-I{include or headers()}", str(cpp), "-o", str(target))
     return target
