@@ -121,10 +121,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem 
   unsigned use = 0, fill = 0;
   index_t left = p.k; // from the tile on that is copied next
   const auto begin = [&] {
-    copy_a.begin<0>(stages + fill), copy_b.begin<0>(stages + fill + PaddedA::BYTES);
+    copy_a.begin(stages + fill, 0), copy_b.begin(stages + fill + PaddedA::BYTES, 0);
   };
   const auto end = [&] {
-    copy_a.end<0>(stages + fill), copy_b.end<0>(stages + fill + PaddedA::BYTES);
+    copy_a.end(stages + fill, 0), copy_b.end(stages + fill + PaddedA::BYTES, 0);
     left -= TILE_K;
     copy_a.next(left), copy_b.next(left);
     fill = fill + STAGE_BYTES == SHARED_BYTES ? 0 : fill + STAGE_BYTES;
