@@ -9,8 +9,10 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
+from . import _cuda_realign as realigning
+from . import _cuda_split as splitting
 from . import _cuda_tma as tma
-from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
+from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, THREADS_PER_MULTIPROCESSOR, Device
 from ._cuda_source import Kernel
 from .arithmetic import ITEMSIZE
 from .base import Problem, Unavailable
@@ -40,6 +42,9 @@ class Arguments(ctypes.Structure):
         ("batch", c_longlong),
         ("alpha", c_double),
         ("beta", c_double),
+        ("splits", c_longlong),
+        ("workspace", c_void_p),
+        ("tickets", c_void_p),
     ]
 
 
@@ -71,10 +76,13 @@ def _operand(place: Place, transposed: bool) -> _Operand:
     return _Operand(place.address, *strides, place.batch_stride)
 
 
-def arguments(p: Problem, a: Place, b: Place, c: Place) -> Arguments:
+def arguments(
+    p: Problem, a: Place, b: Place, c: Place, shared: splitting.Workspace = splitting.NONE
+) -> Arguments:
     """The struct a kernel is given."""
     operands = _operand(a, p.trans_a), _operand(b, p.trans_b), _operand(c, False)
-    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta)
+    sums = shared.splits, shared.sums, shared.tickets
+    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta, *sums)
 
 
 def _tiles(extent: int, tile: int) -> int:
@@ -97,15 +105,23 @@ def linear(kernel: Kernel, p: Problem) -> int:
     return _tiles(p.n, kernel.variant.tile[1])
 
 
+def batched(kernel: Kernel, p: Problem) -> int:
+    """A block for every CTA tile of every `PRODUCTS` (one of the variant's defines) neighbouring products."""
+    (tm, tn, _), products = kernel.variant.tile, kernel.variant.defines["PRODUCTS"]
+    return _tiles(p.batch, products) * _tiles(p.m, tm) * _tiles(p.n, tn)
+
+
 def clusters(kernel: Kernel, p: Problem) -> int:
-    """A block for every CTA tile of every product, in whole clusters along M."""
+    """A block for every CTA tile of every product, in whole clusters along the tile's first direction."""
     (m, n, _), (tile_m, tile_n, _) = extents(p), kernel.variant.tile
+    rows, columns = (n, m) if tma.swapped(kernel, p) else (m, n)
     cluster = kernel.variant.cluster
-    return p.batch * _tiles(m, tile_m * cluster) * _tiles(n, tile_n) * cluster
+    return p.batch * _tiles(rows, tile_m * cluster) * _tiles(columns, tile_n) * cluster
 
 
 LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {
     "grid2d": grid2d, "rows": rows, "linear": linear, "persistent": clusters, "tma": clusters,
+    "batched": batched, "split_k": grid2d,
 }  # fmt: skip
 """CTA tiles of a problem, by the `launcher` of a kernel's header: as many blocks, unless it is persistent."""
 
@@ -115,11 +131,12 @@ def tiles(kernel: Kernel, p: Problem) -> int:
     return LAUNCHERS[kernel.header.launcher](kernel, p)
 
 
-def blocks(kernel: Kernel, p: Problem, multiprocessors: int) -> int:
+def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
     Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
     gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
+    "split_k": the blocks of one part of K, see `split`.
     """
     count = tiles(kernel, p)
     if count > MAX_BLOCKS:
@@ -166,16 +183,30 @@ def matrices(p: Problem, operands: tuple[Place, Place, Place]) -> tuple[tma.Matr
     return a, b, c
 
 
-def load(
-    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place] | None = None
-) -> Function:
-    """`kernel` for such a problem on `device`; Unavailable with the reason if it does not compile.
-
-    Without `operands` they are taken to be contiguous and to begin at multiples of 256 bytes.
-    """
-    a, b, _ = matrices(p, operands or places(p, (0, 0, 0)))
-    more = tma.defines(kernel, p, a, b)
+def load(kernel: Kernel, p: Problem, device: Device) -> Function:
+    """`kernel` for such a problem on `device`; Unavailable with the reason if it does not compile."""
+    more = tma.defines(kernel, p)
     return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, p.dtype, device, more)
+
+
+def occupancy(kernel: Kernel, found: Function, device: Device) -> dict[str, Any]:
+    """Blocks of a launch that one multiprocessor holds, and the part of its threads that they are."""
+    v, d = kernel.variant, device.driver
+    threads = v.threads[0] * v.threads[1]
+    resident = d.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    most = d.attribute(THREADS_PER_MULTIPROCESSOR, device.ordinal)
+    return {"blocks_per_multiprocessor": resident, "occupancy": resident * threads / most}
+
+
+def split(kernel: Kernel, p: Problem, found: Function, device: Device) -> splitting.Split:
+    """How K is cut among blocks: one part, unless the launcher is split_k."""
+    if kernel.header.launcher != "split_k":
+        return splitting.WHOLE
+    v = kernel.variant
+    threads = v.threads[0] * v.threads[1]
+    resident = device.driver.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    slots = device.multiprocessors * max(1, resident)
+    return splitting.choose(v, p.dtype, tiles(kernel, p), extents(p)[2], slots)
 
 
 class Launch(NamedTuple):
@@ -185,6 +216,8 @@ class Launch(NamedTuple):
     empty: Callable[[], Any]
     keep: tuple[Any, ...]
     """Memory the launches point into."""
+    release: Callable[[], Any] = lambda: None
+    """Frees the device memory of these launches, after the last of them has ended."""
 
 
 def _nothing() -> int:
@@ -195,13 +228,45 @@ def prepare(
     kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
 ) -> Launch:
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
-    found = load(kernel, p, device, operands)
-    count, v = blocks(kernel, p, device.multiprocessors), kernel.variant
-    packed = arguments(p, *operands)
-    maps = tma.maps(device.driver, kernel, p, *matrices(p, operands))
+    if kernel.header.launcher == "tma":
+        return _prepare_tma(kernel, p, device, operands, stream)
+    found = load(kernel, p, device)
+    shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
+    packed = arguments(p, *operands, shared)
+    launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    return launch._replace(release=shared.free)
+
+
+def _launch(
+    kernel: Kernel, p: Problem, found: Function, device: Device, stream: int, packed: Arguments,
+    maps: tuple[tma.Map, ...], splits: int = 1,
+) -> Launch:  # fmt: skip
+    count, v = blocks(kernel, p, device.multiprocessors) * splits, kernel.variant
     addresses = ctypes.addressof(packed), *map(tma.map_address, maps)
     pointers = (c_void_p * len(addresses))(*addresses)
     where = (stream, ctypes.addressof(pointers))
     run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
     empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
     return Launch(run, empty, (packed, pointers, maps))
+
+
+def _prepare_tma(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
+) -> Launch:
+    """The launch with its maps, behind one that moves operands where that must be."""
+    found, q = load(kernel, p, device), tma.as_read(kernel, p)
+    a, b, c = matrices(p, operands)
+    steps = realigning.step(a, turned=False), realigning.step(b, turned=tma.turns_b(kernel, p))
+    moved = realigning.prepare(device, found.compiled.cubin, steps, stream) if 0 not in extents(p) else None
+    a, b = moved.operands if moved else (a, b)
+    places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
+    maps = tuple(tma.maps(device.driver, q, (a, b, c)))
+    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps)
+    if not moved:
+        return product
+    keep = (*product.keep, moved)
+    return Launch(functools.partial(_both, moved.run, product.run), product.empty, keep, moved.release)
+
+
+def _both(first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    return first() or second()

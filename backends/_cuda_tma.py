@@ -1,8 +1,10 @@
 """What kernels with the launcher "tma" are given beside their arguments: maps for the copy engine (TMA).
 
-Such a kernel is compiled for the layout at hand: TRANS_A, TRANS_B say how A and B are stored, BY_TMA whether
-the copy engine can take both. Its parameters are the problem and one map each for A, B and C; boxes are 128
-bytes wide along the contiguous direction, in the 128-byte swizzle, and the batch is the third dimension.
+Such a kernel is compiled for the layout at hand: TRANS_A, TRANS_B say how A and B are stored. Its parameters
+are the problem and one map each for A, B and C; boxes are 128 bytes wide along the contiguous direction, in
+the 128-byte swizzle, and the batch is the third dimension. Operands that the engine cannot take are moved
+first, and of two float32 operands that both lie across K, B is turned (`_cuda_realign`): tf32 wgmma needs one
+along K.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from ._cuda_source import Kernel
 from .arithmetic import ITEMSIZE
@@ -25,6 +29,9 @@ MOST = 2**31 - 2**16
 
 _UINT16, _FLOAT32, _TFLOAT32 = 1, 7, 11
 _SWIZZLE_128B, _PROMOTE_256B = 3, 3
+
+
+Map = ctypes.Array[ctypes.c_char]
 
 
 class Matrix(NamedTuple):
@@ -64,7 +71,7 @@ def element(p: Problem) -> int:
     return _TFLOAT32 if p.math == "tf32" else _FLOAT32
 
 
-def encode(driver: Driver, m: Matrix, box: Box) -> ctypes.Array[ctypes.c_char]:
+def encode(driver: Driver, m: Matrix, box: Box) -> Map:
     """A CUtensorMap for `m`; CudaError when the driver refuses. The buffer holds it at `map_address`."""
     buffer = empty_map()
     pitch = m.ld * m.itemsize
@@ -79,24 +86,38 @@ def encode(driver: Driver, m: Matrix, box: Box) -> ctypes.Array[ctypes.c_char]:
     return buffer
 
 
-def empty_map() -> ctypes.Array[ctypes.c_char]:
+def empty_map() -> Map:
     """Room for a map; all zeros is one that nobody may use."""
     return ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
 
 
-def map_address(buffer: ctypes.Array[ctypes.c_char]) -> int:
+def map_address(buffer: Map) -> int:
     """The aligned address in a buffer of `empty_map`."""
     address = ctypes.addressof(buffer)
     return address + -address % MAP_ALIGNMENT
 
 
-def defines(kernel: Kernel, p: Problem, a: Matrix, b: Matrix) -> tuple[tuple[str, int], ...]:
+def turns_b(kernel: Kernel, p: Problem) -> bool:
+    """Is B transposed before such a kernel reads it?"""
+    return kernel.header.launcher == "tma" and ITEMSIZE[p.dtype] == 4 and p.trans_a and not p.trans_b
+
+
+def as_read(kernel: Kernel, p: Problem) -> Problem:
+    """The problem that the kernel itself is given."""
+    return msgspec.structs.replace(p, trans_b=True) if turns_b(kernel, p) else p
+
+
+def swapped(kernel: Kernel, p: Problem) -> bool:
+    """Does it compute C transposed, so that `tile` is along N and M?"""
+    return kernel.header.launcher == "tma" and ITEMSIZE[p.dtype] == 4 and not (p.trans_a or p.trans_b)
+
+
+def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
     """What a kernel of this launcher is compiled with, beside what its header says; else nothing."""
     if kernel.header.launcher != "tma":
         return ()
-    empty = 0 in (a.rows, a.columns, b.rows, b.columns)
-    layout = {"TRANS_A": p.trans_a, "TRANS_B": p.trans_b, "BY_TMA": empty or (taken(a) and taken(b))}
-    return (("LAYOUT_GIVEN", 1), *((name, int(value)) for name, value in layout.items()))
+    q = as_read(kernel, p)
+    return (("LAYOUT_GIVEN", 1), ("TRANS_A", int(q.trans_a)), ("TRANS_B", int(q.trans_b)))
 
 
 def lines(p: Problem, *, contiguous_k: bool) -> int:
@@ -104,17 +125,12 @@ def lines(p: Problem, *, contiguous_k: bool) -> int:
     return 128 if contiguous_k else LINE_BYTES // ITEMSIZE[p.dtype]
 
 
-def maps(
-    driver: Driver, kernel: Kernel, p: Problem, a: Matrix, b: Matrix, c: Matrix
-) -> list[ctypes.Array[ctypes.c_char]]:
-    """Those of A, B and C, if it is such a kernel; an empty one where the engine cannot take an operand."""
-    if kernel.header.launcher != "tma":
-        return []
+def maps(driver: Driver, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
+    """Those of A, B and C; an empty one where nothing is read, or C is one that the engine cannot write."""
     boxes = (
         Box(lines(p, contiguous_k=not p.trans_a), element(p)),
         Box(lines(p, contiguous_k=p.trans_b), element(p)),
         Box(64, _UINT16 if ITEMSIZE[p.dtype] == 2 else _FLOAT32),
     )
-    return [
-        encode(driver, m, box) if taken(m) else empty_map() for m, box in zip((a, b, c), boxes, strict=True)
-    ]
+    pairs = zip(matrices, boxes, strict=True)
+    return [encode(driver, m, box) if taken(m) else empty_map() for m, box in pairs]

@@ -30,11 +30,13 @@ MATHS: dict[str, Math] = {
         Math("fp64", 0.0, U64, ("float64",)),
         Math("fp32", 0.0, U32, ("float32",)),
         Math("tf32", 2.0**-11, U32, ("float32",)),
+        Math("3xtf32", 2.0**-23, U32, ("float32",)),
         Math("bf16", 2.0**-8, U32, ("bfloat16", "float32")),
         Math("fp16", 2.0**-11, U32, ("float16", "float32")),
     )
 }
-"""Known arithmetics. fp16 and bf16 accumulate in fp32; pure half accumulation is not offered."""
+"""Known arithmetics. fp16 and bf16 accumulate in fp32; pure half accumulation is not offered.
+3xtf32: each operand is a sum of two that tf32 keeps, 23 bits; the product of two small parts is left out."""
 
 DEFAULT_MATH = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 

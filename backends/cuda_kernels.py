@@ -13,6 +13,7 @@ from . import _cuda_compile as compiling
 from . import _cuda_driver as cuda
 from . import _cuda_launch as launching
 from . import _cuda_probe as probing
+from . import _cuda_tma as tma
 from . import _cuda_verified as verified
 from ._cuda_session import FORKED, Bound, CudaSession
 from ._cuda_source import HeaderError, Kernel, all_kernels
@@ -58,6 +59,8 @@ class CudaKernel(Backend):
         stored = "nt"[p.trans_a] + ("nt"[p.trans_b] if p.op == "gemm" else "")
         if h.transposes and stored not in h.transposes:
             return f"{self.name} takes transposes {' or '.join(h.transposes)}, not {stored}"
+        if h.launcher == "tma" and max(p.m, p.n, p.k, p.batch) > tma.MOST:
+            return f"{self.name} takes extents up to {tma.MOST}"
         count = launching.tiles(self.kernel, p)
         if count > launching.MAX_BLOCKS:
             return f"{self.name} would need {count} blocks, a grid has at most {launching.MAX_BLOCKS}"
@@ -76,16 +79,18 @@ class CudaKernel(Backend):
         device = open_device(devices)
         found = launching.load(self.kernel, problem, device)
         info = self._info(problem, found, device, host_memory)
+        info.config.update(launching.occupancy(self.kernel, found, device))
         return CudaSession(problem, operands, info, device, self._bind)
 
     def _info(
         self, problem: Problem, found: launching.Function, device: cuda.Device, host_memory: HostMemory
     ) -> SessionInfo:
-        v = self.kernel.variant
+        v, splits = self.kernel.variant, launching.split(self.kernel, problem, found, device).splits
         config: dict[str, Any] = {
             "threads": list(v.threads),
             "tile": list(v.tile),
-            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors),
+            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors) * splits,
+            **({"splits": splits} if self.kernel.header.launcher == "split_k" else {}),
             "dynamic_shared_bytes": v.shared_bytes,
             "host_memory": host_memory,
             **v.defines,
@@ -96,13 +101,20 @@ class CudaKernel(Backend):
             kernel_hash=found.compiled.kernel_hash,
             config=config,
             compile_s=found.compiled.compile_s,
-            tile=v.tile[:2] if self.kernel.header.op == "gemm" else None,
+            tile=self._tile(problem),
         )
+
+    def _tile(self, problem: Problem) -> tuple[int, int] | None:
+        """Rows and columns of C that a block computes."""
+        rows, columns, _ = self.kernel.variant.tile
+        if self.kernel.header.op != "gemm":
+            return None
+        return (columns, rows) if tma.swapped(self.kernel, problem) else (rows, columns)
 
     def _bind(self, session: CudaSession) -> Bound:
         places = launching.places(session.problem, session.addresses)
         launch = launching.prepare(self.kernel, session.problem, session.device, places, session.stream)
-        return Bound(launch.run, launch.empty, self._explain, keep=launch.keep)
+        return Bound(launch.run, launch.empty, self._explain, launch.release, launch.keep)
 
     def _explain(self, code: int) -> Exception:
         return cuda.CudaError(f"launch of {self.name}", code, *cuda.driver().error_text(code))

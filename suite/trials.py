@@ -318,13 +318,14 @@ def picked(v: Views, axis: int, picks: np.ndarray) -> Views:
 def relative_bound(setting: Setting) -> float:
     """How far C may be off on centred data, as a multiple of |alpha| |A||B| + |beta| |C|.
 
-    2 u_in + 2 (K + 3) u_acc covers any order of summation; for fp32 and fp64 never more than 16 u, as
-    rounding errors of centred sums do not grow with K. tf32 gets 4 u_in: tensor cores read float32 operands
-    by cutting off bits, which errs twice as far as rounding and shows where K is below about 10.
+    2 u_in + 2 (K + 3) u_acc covers any order of summation; for fp32 and fp64 never more than 16 u, and for
+    3xtf32 16 u + 4 u_in, as rounding errors of centred sums do not grow with K. tf32 gets 4 u_in: tensor
+    cores read float32 operands by cutting off bits, which errs twice as far as rounding and shows where K is
+    below about 10.
     """
     arithmetic = MATHS[setting.problem.math]
     operands = 4 if setting.problem.math == "tf32" else 2
     bound = operands * arithmetic.u_in + 2 * (setting.shape[2] + 3) * arithmetic.u_acc
-    if arithmetic.u_in == 0:
-        bound = min(bound, 16 * arithmetic.u_acc)
+    if arithmetic.u_in < 2.0**-20:
+        bound = min(bound, 16 * arithmetic.u_acc + 4 * arithmetic.u_in)
     return bound

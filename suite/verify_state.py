@@ -100,7 +100,7 @@ class Context:
     def __init__(self, out: Path, state: State, budget_s: float | None = None, root: Path = ROOT) -> None:
         self.out, self.state, self.root = out, state, root
         self.deadline = time.monotonic() + budget_s if budget_s else float("inf")
-        self.env = {"PYTHONUNBUFFERED": "1"}
+        self.env = {"PYTHONUNBUFFERED": "1", "GEMM_CUBIN_CACHE": str(root / "build" / "cubins")}
         self.sources = ""
         """Hash of what the step in progress depends on."""
 

@@ -14,6 +14,23 @@ template <int SIZE> __device__ __forceinline__ void cp_async(void *shared, const
                  : "memory");
 }
 
+// The same, or nothing where `wanted` is false: without a branch, so that the addresses of a thread's copies
+// are not computed anew behind each of them.
+template <int SIZE>
+__device__ __forceinline__ void cp_async_if(bool wanted, void *shared, const void *global) {
+  const unsigned to = unsigned(__cvta_generic_to_shared(shared));
+  if constexpr (SIZE == 16)
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n"
+                 "@p cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(to),
+                 "l"(global), "r"(int(wanted))
+                 : "memory");
+  else
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n"
+                 "@p cp.async.ca.shared.global [%0], [%1], %2;\n}" ::"r"(to),
+                 "l"(global), "n"(SIZE), "r"(int(wanted))
+                 : "memory");
+}
+
 // The same for the first `bytes` <= SIZE bytes; the others become zeros. With bytes = 0 nothing is read, so
 // `global` may then point anywhere.
 template <int SIZE>
@@ -39,7 +56,9 @@ __device__ __forceinline__ void cp_async16(void *shared, const void *global, boo
 }
 
 // Ends a group: all copies that this thread issued since the last one, which may be none.
-__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most N of this thread's groups, the youngest ones, are still on their way.
 template <int N> __device__ __forceinline__ void cp_async_wait() {

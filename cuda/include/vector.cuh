@@ -14,7 +14,8 @@ __device__ __forceinline__ bool aligned16(const T *data, index_t stride) {
 }
 
 // Reads N entries from shared memory, VECTOR of them from every `step` entries on.
-template <int N, int step> __device__ __forceinline__ void read_vectors(Acc (&to)[N], const T *from) {
+template <int N, int step>
+__device__ __forceinline__ void read_vectors(Acc (&to)[N], const T *from) {
 #pragma unroll
   for (int v = 0; v < N / VECTOR; ++v) {
     const Vector read = *(const Vector *)(from + v * step);

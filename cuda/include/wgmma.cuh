@@ -52,8 +52,10 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
 #define LIST_128                                                                                   \
   TEN()                                                                                            \
   TEN(1)                                                                                           \
-  TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10)                                  \
-      TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127"
+  TEN(2)                                                                                           \
+  TEN(3)                                                                                           \
+  TEN(4)                                                                                           \
+  TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127"
 #define SUMS_4(d, i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_16(d, i) SUMS_4(d, i), SUMS_4(d, i + 4), SUMS_4(d, i + 8), SUMS_4(d, i + 12)
 #define SUMS_64(d, i) SUMS_16(d, i), SUMS_16(d, i + 16), SUMS_16(d, i + 32), SUMS_16(d, i + 48)
@@ -87,13 +89,22 @@ __device__ __forceinline__ void wgmma(float (&d)[64], unsigned long long left,
 }
 
 #if defined(STORAGE_float32)
-// d += a * b with a in registers: a[0], a[1] of rows lane / 4 and 8 below in column lane % 4, a[2], a[3] four
-// columns on. Until the group is complete nobody may write them. b in shared memory, K-major.
-__device__ __forceinline__ void wgmma(float (&d)[64], const unsigned (&a)[4],
-                                      unsigned long long right) {
-  asm volatile(ONE "wgmma.mma_async.sync.aligned.m64n128" WGMMA_TYPES "{" LIST_64
-                   "}, {%64,%65,%66,%67}, %68, one, 1, 1;\n\t}"
-               : SUMS_64(d, 0)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right));
+// d += a * b with a in registers (wgmma_fragment.cuh), which nobody may write until the group is complete; b in shared
+// memory, K-major. add = false: d = a * b, whatever d held.
+#define WGMMA_LEFT(n, list, a, b, flag, ...)                                                       \
+  asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.s32 add, " flag ", 0;\n\t"                         \
+               "wgmma.mma_async.sync.aligned.m64n" #n WGMMA_TYPES "{" list "}, {" a "}, " b        \
+               ", add, 1, 1;\n\t}"                                                                 \
+               : __VA_ARGS__                                                                       \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right),               \
+                 "r"(int(add)))
+
+__device__ __forceinline__ void wgmma(float (&d)[128], const unsigned (&left)[4],
+                                      unsigned long long right, bool add = true) {
+  WGMMA_LEFT(256, LIST_128, "%128,%129,%130,%131", "%132", "%133", SUMS_64(d, 0), SUMS_64(d, 64));
+}
+__device__ __forceinline__ void wgmma(float (&d)[64], const unsigned (&left)[4],
+                                      unsigned long long right, bool add = true) {
+  WGMMA_LEFT(128, LIST_64, "%64,%65,%66,%67", "%68", "%69", SUMS_64(d, 0));
 }
 #endif

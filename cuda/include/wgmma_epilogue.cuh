@@ -2,7 +2,7 @@
 // C is stored by rows.
 #pragma once
 #include "problem.cuh"
-#include "tma.cuh"
+#include "wgmma_fragment.cuh"
 
 // C of one product of the batch.
 struct Output {
@@ -47,16 +47,23 @@ struct Output {
   }
 };
 
-// Sums of a warp whose first row and column of C are given: pairs of neighbours, rows lane / 4 and 8 below.
-template <int count>
+// 64 x 2 * count sums of a warpgroup, in rows as Fragment<mn_major> has them, from (row, column) on: of C, or of C
+// transposed, where two rows that are neighbours are neighbours in a row of C.
+template <bool mn_major, bool transposed, int count>
 __device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[count], index_t row,
                                            index_t column) {
-  const int lane = threadIdx.x % 32;
+  static_assert(mn_major || !transposed, "rows that are no neighbours");
+  using Rows = Fragment<mn_major>;
   const bool pairs = c.takes<2>();
+  const index_t at = column + threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < count; i += 2)
-    c.store(row + lane / 4 + i / 2 % 2 * 8, column + i / 4 * 8 + lane % 4 * 2,
-            {sums[i], sums[i + 1]}, pairs);
+  for (int j = 0; j < count; j += 4)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      if constexpr (transposed)
+        c.store(at + j * 2 + i, row + Rows::row(0), {sums[j + i], sums[j + i + 2]}, pairs);
+      else
+        c.store(row + Rows::row(i), at + j * 2, {sums[j + i * 2], sums[j + i * 2 + 1]}, pairs);
 }
 
 #if !defined(STORAGE_float32) && !defined(STORAGE_float64)

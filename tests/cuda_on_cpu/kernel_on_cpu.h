@@ -48,7 +48,7 @@ struct Fiber {
 inline std::vector<Fiber> fibers;
 inline ucontext_t scheduler;
 inline unsigned current;
-inline Index thread_index, block_index, block_size;
+inline Index thread_index, block_index, block_size, grid_size;
 inline int mistake; /* line of a barrier that was not reached by all, 0 if none */
 
 inline void wait(Wait kind, int line) {
@@ -137,6 +137,7 @@ template <class Body> int run_block(unsigned threads, Body body) {
 #define threadIdx kernel_cpu::thread_index
 #define blockIdx  kernel_cpu::block_index
 #define blockDim  kernel_cpu::block_size
+#define gridDim   kernel_cpu::grid_size
 
 template <class V> V min(V a, V b) { return a < b ? a : b; }
 template <class V> V max(V a, V b) { return a < b ? b : a; }
@@ -153,3 +154,24 @@ template <class V> V shuffle_down(V value, unsigned delta, int line) {
   return result;
 }
 #define __shfl_down_sync(mask, value, delta) shuffle_down(value, delta, __LINE__)
+
+/* Blocks run one after another, so an atomic is an ordinary access and a fence nothing. */
+template <class V> inline V __ldcg(const V *p) { return *p; }
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned *count, unsigned last) {
+  const unsigned old = *count;
+  *count = old >= last ? 0 : old + 1;
+  return old;
+}
+
+/* Between two barriers every thread of the block can see what the others hold. */
+inline int any_of_block(int mine, int line) {
+  using namespace kernel_cpu;
+  fibers[current].slot = mine;
+  wait(BLOCK, line);
+  int any = 0;
+  for (const Fiber &f : fibers) any |= f.slot != 0;
+  wait(BLOCK, line);
+  return any;
+}
+#define __syncthreads_or(mine) any_of_block(mine, __LINE__)

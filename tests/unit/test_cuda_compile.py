@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from backends import _cuda_compile as compiling
+from backends import _cuda_peaks as peaks
 from backends import _cuda_source as source
 from backends.base import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [k for k in source.all_kernels().values() if isinstance(k, source.Kernel)]
 CASES = [(k, dtype) for k in KERNELS for dtype in k.header.dtypes]
+PEAKS = [(f, kind) for f in peaks.files() for kind in f.header.instructions]
 
 
 def nvrtc_reason() -> str:
@@ -34,6 +36,9 @@ pytestmark = pytest.mark.skipif(bool(nvrtc_reason()), reason=nvrtc_reason() or "
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
 @pytest.mark.parametrize(("kernel", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
 def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, monkeypatch):
+    refused = kernel.refuses(*divmod(int(target.removeprefix("sm_").rstrip("a")), 10))
+    if refused:
+        pytest.skip(refused)
     flags = compiling.options
     monkeypatch.setattr(compiling, "options", lambda *a: [*flags(*a), "--ptxas-options=-v"])
     compiled = compiling.compile_file(kernel, dtype, target)
@@ -45,6 +50,20 @@ def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, mo
     assert all(values == ("0", "0", "0") for values in spills)
     for symbol in (kernel.header.entry, "empty_kernel"):
         assert symbol.encode() in compiled.cubin
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(("file", "kind"), PEAKS, ids=lambda v: v if isinstance(v, str) else v.path.stem)
+def test_peaks_compile_without_spills_where_they_are_offered(file, kind, target):
+    compute = divmod(int(target.removeprefix("sm_").removesuffix("a")), 10)
+    flags = [*peaks.options(file, kind, target), "--ptxas-options=-v"]
+    if file not in peaks.offered(kind, compute):
+        with pytest.raises(Unavailable, match="does not compile"):
+            compiling.compile_path(file.path, "peak", flags)
+        return
+    cubin, log = compiling.compile_path(file.path, "peak", flags)
+    assert file.header.entry.encode() in cubin
+    assert "0 bytes spill stores, 0 bytes spill loads" in log and "warning" not in log.lower()
 
 
 def test_hopper_gets_its_own_instructions():
@@ -105,3 +124,13 @@ def test_a_compiler_error_shows_the_log(tmp_path):
     (kernel,) = source.parse(path)
     with pytest.raises(Unavailable, match=r"(?s)cuda:92_wrong does not compile.*92_wrong\.cu\(\d+\): error"):
         compiling.compile_file(kernel, "float32", "sm_90a")
+
+
+def test_a_cubin_is_kept_where_a_folder_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_CUBIN_CACHE", str(tmp_path / "cubins"))
+    first = compiling.compile_file(KERNELS[0], "float32", "sm_90a")
+    assert [p.name for p in (tmp_path / "cubins").iterdir()] == [f"{first.kernel_hash}.cubin"]
+    monkeypatch.setattr(compiling, "compile_path", lambda *_: pytest.fail("compiled again"))
+    assert compiling.compile_file(KERNELS[0], "float32", "sm_90a").cubin == first.cubin
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        compiling.compile_file(KERNELS[0], "float32", "sm_80")

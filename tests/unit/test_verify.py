@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import backends
 from backends import _cuda_compile, _cuda_source
-from suite import verify_install, verify_kernels, verify_record, verify_state, verify_steps
+from suite import verify_gpu, verify_install, verify_kernels, verify_record, verify_state, verify_steps
 from suite.analysis.crossover import Crossover, Point, crossover
 from suite.analysis.ratio import Ratio
 from suite.exits import Exit, Stop
@@ -157,20 +158,6 @@ def test_a_damaged_state_is_named(tmp_path):
         verify_state.load(tmp_path)
 
 
-def test_junit_results():
-    text = (
-        '<testsuites><testsuite><testcase classname="tests.contract.test_a" name="t[cuda:01_naive]"/>'
-        '<testcase classname="tests.b" name="u"><failure message="m"/></testcase>'
-        '<testcase classname="tests.b" name="v"><skipped message="no GPU"/></testcase>'
-        "</testsuite></testsuites>"
-    )
-    assert verify_steps.junit_results(text) == {
-        "contract.test_a::t[cuda:01_naive]": "passed",
-        "b::u": "failed",
-        "b::v": "skipped: no GPU",
-    }
-
-
 def cross(*verdicts):
     return crossover([Point(size, WIN if won else LOSS) for size, won in verdicts])
 
@@ -234,11 +221,12 @@ class Exporting(Context):
 
 def test_there_are_never_more_files_than_a_lent_machine_hands_back(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_steps, "need_gpu", lambda _: None)
-    monkeypatch.setattr(verify_record, "runs_in", lambda *_: {"": Run(machine={})})
+    monkeypatch.setattr(verify_gpu, "need_gpu", lambda _: None)
+    monkeypatch.setattr(verify_record, "runs_in", lambda *_, **__: {"": Run(machine={})})
     monkeypatch.setattr(verify_record.profiles, "build", lambda *_: Run())
     c = Exporting(tmp_path, State())
     steps = verify.all_steps(tmp_path)
-    kinds = ("crossover", "sweep", "peers", "ladder", "profile")
+    kinds = ("crossover", "sweep", "peers", "ladder", "ladder-cuda", "profile")
     names = [name for name in steps if name.split(":")[0] in kinds]
     (tmp_path / "verified.json").touch()
     for _ in range(2):  # again with all files there
@@ -246,7 +234,7 @@ def test_there_are_never_more_files_than_a_lent_machine_hands_back(tmp_path, mon
             outcome = verify_state.run_step(c, name, steps[name][0], "")
             assert outcome.status == "done", (name, outcome.reason)
         assert sorted(path.name for path in tmp_path.iterdir()) == [
-            "crossover.json", "ladder.json", "log.txt", "peers.json", "profile.json", "sweep.json",
+            "crossover.json", "ladder-cuda.json", "ladder.json", "log.txt", "peers.json", "profile.json",
             "verified.json", "verify.json",
         ]  # fmt: skip
     assert c.files == 8
@@ -293,14 +281,17 @@ KERNELS = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda
 PROBLEM = {"op": "gemm", "m": 8, "n": 8, "k": 8, "dtype": "float32", "math": "fp32", "alpha": 1.0}
 
 
-def hardware_run(tmp_path, outcome="passed", error=None, memcheck="done"):
+def hardware_run(tmp_path, outcome="passed", error=None, verdict="right: float32: 9 products"):
     tests = {f"contract::test[{k.name}]": outcome for k in KERNELS}
     timed = {"problem": PROBLEM, "samples_s": [1.23456e-5], "error": error}
     timings = [{"backend": k.name, **timed} for k in KERNELS]
     steps = {
         "tests": Outcome(status="done", result={"tests": tests}),
         "kernels": Outcome(status="done", result={"compiler": "NVRTC 13.0", "timings": timings}),
-        "sanitize": Outcome(status=memcheck, reason="one error" if memcheck == "failed" else ""),
+        "sanitize:memcheck": Outcome(
+            status="done" if verdict.startswith("right") else "failed",
+            result={"kernels": {k.name: verdict for k in KERNELS}},
+        ),
         "environment": Outcome(status="done", result={"machine": {"gpus": [{"name": "some GPU"}]}}),
     }
     return Context(tmp_path, State(steps=steps))
@@ -318,6 +309,8 @@ def test_verified_json_holds_what_was_shown(tmp_path):
     assert entry["source_hash"] == _cuda_source.source_hash(KERNELS[0])
     assert (entry["status"], entry["gpu"], entry["compiler"]) == ("verified", "some GPU", "NVRTC 13.0")
     assert entry["timings"][0]["samples_s"] == [1.235e-5]
+    assert entry["sanitizers"]["memcheck"] == "right: float32: 9 products"
+    assert entry["sanitizers"]["racecheck"] == "not run: not begun"
     assert list(entry["tests"]) == [f"contract::test[{KERNELS[0].name}]"]
     assert (tmp_path / "in_place.json").read_bytes() == (tmp_path / "verified.json").read_bytes()
 
@@ -328,7 +321,7 @@ def test_verified_json_holds_what_was_shown(tmp_path):
         ({"outcome": "failed"}, "GPU tests failed"),
         ({"outcome": "skipped: no reason"}, "no GPU test of it passed"),
         ({"error": "gate: exact"}, "gate: exact"),
-        ({"memcheck": "failed"}, "memcheck: one error"),
+        ({"verdict": "Invalid __global__ read"}, "memcheck: Invalid __global__ read"),
     ],
 )
 def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
@@ -375,6 +368,9 @@ def test_runs_are_kept_by_their_options(tmp_path):
     assert json.loads(target.read_text()) == {"a": {"cells": 3}, "b": {"cells": 2}}
 
 
+FEW = ("cuda:01_naive", "cuda:20_gemv_warp_row", "cuda:31_copy")
+
+
 @pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
 def test_kernels_are_timed_and_hashed(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_kernels, "GEMM_SIZES", (9,))
@@ -382,12 +378,14 @@ def test_kernels_are_timed_and_hashed(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_kernels, "VECTOR_SIZES", (100,))
     monkeypatch.setattr(verify_kernels, "WARM_S", 0.0)
     monkeypatch.setattr(_cuda_compile, "version", lambda: (13, 0))
+    few = [backends.get(name) for name in FEW]
+    monkeypatch.setattr(backends, "all_backends", lambda: few)
+    monkeypatch.setattr(_cuda_source, "all_kernels", lambda: {b.name: b.kernel for b in few})
     with stand_in.device():
         assert verify_kernels.main(tmp_path / "kernels.json") == 0
     found = json.loads((tmp_path / "kernels.json").read_text())
-    ours = [entry for entry in found["timings"] if entry["backend"].startswith("cuda:")]
-    assert {entry["backend"] for entry in ours} == {k.name for k in KERNELS} == set(found["cubins"])
-    assert [entry["error"] for entry in ours if entry.get("error")] == []
-    assert all(len(entry["samples_s"]) >= verify_kernels.FEW_SAMPLES for entry in ours)
+    assert {entry["backend"] for entry in found["timings"]} == set(FEW) == set(found["cubins"])
+    assert [entry["error"] for entry in found["timings"] if entry.get("error")] == []
+    assert all(len(entry["samples_s"]) >= verify_kernels.FEW_SAMPLES for entry in found["timings"])
     assert found["compiler"] == "NVRTC 13.0"
     assert {len(digest) for kernel in found["cubins"].values() for digest in kernel.values()} == {64}

@@ -1,0 +1,121 @@
+"""Operands moved to where the copy engine can take them: `realign` of cuda/include/realign.cuh."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import weakref
+from collections.abc import Callable
+from ctypes import c_longlong, c_void_p
+from typing import Any, NamedTuple
+
+from . import _cuda_driver as cuda
+from ._cuda_tma import Matrix, taken
+from .base import Unavailable
+
+THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
+
+
+class _Move(ctypes.Structure):
+    _fields_ = [
+        ("from_", c_void_p),
+        ("to", c_void_p),
+        ("lines", c_longlong),
+        ("entries", c_longlong),
+        ("batch", c_longlong),
+        ("from_stride", c_longlong),
+        ("to_stride", c_longlong),
+        ("from_batch", c_longlong),
+        ("to_batch", c_longlong),
+        ("turned", c_longlong),
+    ]
+
+
+class _Moves(ctypes.Structure):
+    """`struct Moves`: A and B."""
+
+    _fields_ = [("a", _Move), ("b", _Move)]
+
+
+class Step(NamedTuple):
+    """Where an operand goes: `to` without an address yet, or None where it stays."""
+
+    source: Matrix
+    to: Matrix | None
+    turned: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of device memory it needs."""
+        return 0 if self.to is None else self.to.batch * self.to.batch_stride * self.to.itemsize
+
+
+def step(m: Matrix, turned: bool) -> Step:
+    """What has to be done with `m`, whose transpose is wanted if `turned`."""
+    if 0 in (m.rows, m.columns, m.batch) or (taken(m) and not turned):
+        return Step(m, None)
+    rows, columns = (m.columns, m.rows) if turned else (m.rows, m.columns)
+    per_vector = 16 // m.itemsize
+    ld = -(-columns // per_vector) * per_vector
+    return Step(m, m._replace(address=0, rows=rows, columns=columns, ld=ld, batch_stride=rows * ld), turned)
+
+
+class Room:
+    """Device memory that is given back by `release`, or when nobody holds it any more."""
+
+    def __init__(self, device: cuda.Device, size: int) -> None:
+        try:
+            self.address = device.driver.alloc(size)
+        except cuda.CudaError as error:
+            if error.code != cuda.OUT_OF_MEMORY:
+                raise
+            free = device.driver.free_memory()
+            text = f"{size} bytes of device memory are needed to realign operands, {free} are free"
+            raise Unavailable(text) from error
+        self.release = weakref.finalize(self, _free, device, self.address)
+
+
+def _free(device: cuda.Device, address: int) -> None:
+    if not cuda.forked():
+        device.activate()
+        device.driver.free(address)
+
+
+@functools.cache
+def _function(cubin: bytes, device: cuda.Device) -> int:
+    return device.driver.function(cubin, "realign")
+
+
+class Realigned(NamedTuple):
+    """A launch that moves operands, where they are after it, and what it needs until then."""
+
+    run: Callable[[], Any]
+    operands: tuple[Matrix, Matrix]
+    release: Callable[[], Any]
+    keep: tuple[Any, ...]
+
+
+def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream: int) -> Realigned | None:
+    """The launch for both operands; None where both stay. Unavailable if the device has too little memory."""
+    if not any(s.size for s in steps):
+        return None
+    starts = 0, -(-steps[0].size // 256) * 256
+    room = Room(device, starts[1] + steps[1].size)
+    found = [
+        s.source if s.to is None else s.to._replace(address=room.address + start)
+        for s, start in zip(steps, starts, strict=True)
+    ]
+    moves = _Moves(*(_move(s, to) for s, to in zip(steps, found, strict=True)))
+    pointers = (c_void_p * 1)(ctypes.addressof(moves))
+    grid = device.multiprocessors * BLOCKS_PER_MULTIPROCESSOR
+    where = stream, ctypes.addressof(pointers)
+    run = device.driver.launch(_function(cubin, device), grid, (THREADS, 1), 0, *where)
+    return Realigned(run, (found[0], found[1]), room.release, (moves, pointers, room))
+
+
+def _move(s: Step, to: Matrix) -> _Move:
+    m = s.source
+    if s.to is None:
+        return _Move()
+    strides = m.ld, to.ld, m.batch_stride, to.batch_stride
+    return _Move(m.address, to.address, m.rows, m.columns, m.batch, *strides, int(s.turned))

@@ -1,0 +1,124 @@
+// A launch before the product's own: operands that the copy engine cannot take are moved to where their lines begin at
+// multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of one that is not.
+#pragma once
+#include "problem.cuh"
+
+// `lines` lines of `entries` neighbours, `batch` times, strides in entries; none: nothing to move.
+// turned (float32 alone needs it): entry (i, j) of `from` becomes (j, i) of `to`.
+struct Move {
+  const T *from;
+  T *to;
+  index_t lines, entries, batch, from_stride, to_stride, from_batch, to_batch, turned;
+};
+
+struct Moves {
+  Move a, b;
+};
+
+constexpr int MOVE_THREADS = 256, MOVE_VECTOR = 16 / sizeof(T), MOVE_AT_ONCE = 4;
+
+// 16 bytes from `bytes` bytes on in two aligned vectors.
+__device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, unsigned bytes) {
+  unsigned w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
+  const unsigned bits = (bytes & 2) * 8;
+  return {__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
+          __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits)};
+}
+
+// 16 bytes of a line of which the first `valid` entries are read one by one and the others are zero.
+__device__ __forceinline__ uint4 one_by_one(const T *from, int valid) {
+  uint4 w = {0, 0, 0, 0};
+#pragma unroll 1
+  for (int i = valid - 1; i >= 0; --i) {
+    if constexpr (sizeof(T) == 4) {
+      w = {__ldg((const unsigned *)from + i), w.x, w.y, w.z};
+    } else {
+      const unsigned bits = __ldg((const unsigned short *)from + i);
+      w = {w.x << 16 | bits, __funnelshift_l(w.x, w.y, 16), __funnelshift_l(w.y, w.z, 16),
+           __funnelshift_l(w.z, w.w, 16)};
+    }
+  }
+  return w;
+}
+
+// One 16-byte piece on its way. The vectors around it are read whole where they lie in [begin, end), the operand.
+struct Piece {
+  const T *from;
+  int valid;
+  bool quick;
+  uint4 low, high;
+
+  __device__ __forceinline__ void load(const T *at, index_t exist, const T *begin, const T *end) {
+    from = at, valid = int(max(index_t(0), min(exist, index_t(MOVE_VECTOR))));
+    const unsigned bytes = (unsigned long long)from & 15;
+    const char *aligned = (const char *)from - bytes;
+    quick = valid == MOVE_VECTOR && aligned >= (const char *)begin &&
+            aligned + (bytes ? 32 : 16) <= (const char *)end;
+    low = high = {0, 0, 0, 0};
+    if (quick) low = __ldg((const uint4 *)aligned);
+    if (quick && bytes) high = __ldg((const uint4 *)aligned + 1);
+  }
+  __device__ __forceinline__ uint4 value() const {
+    if (!quick) return one_by_one(from, valid);
+    return shifted(low, high, (unsigned long long)from & 15);
+  }
+};
+
+// A warp moves MOVE_AT_ONCE * 512 bytes of a line at a time.
+__device__ __forceinline__ void move_lines(const Move &m) {
+  constexpr int each = 32 * MOVE_VECTOR * MOVE_AT_ONCE, warps = MOVE_THREADS / 32;
+  const index_t parts = (m.entries + each - 1) / each, all = parts * m.lines * m.batch;
+  const T *end = m.from + (m.batch - 1) * m.from_batch + (m.lines - 1) * m.from_stride + m.entries;
+  for (index_t i = index_t(blockIdx.x) * warps + threadIdx.x / 32; i < all;
+       i += index_t(gridDim.x) * warps) {
+    const index_t line = i / parts, batch = line / m.lines, row = line - batch * m.lines;
+    const index_t first = (i - line * parts) * each + threadIdx.x % 32 * MOVE_VECTOR;
+    const T *from = m.from + batch * m.from_batch + row * m.from_stride + first;
+    T *to = m.to + batch * m.to_batch + row * m.to_stride + first;
+    Piece pieces[MOVE_AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < MOVE_AT_ONCE; ++j) {
+      const int on = j * 32 * MOVE_VECTOR;
+      pieces[j].load(from + on, m.entries - first - on, m.from, end);
+    }
+#pragma unroll
+    for (int j = 0; j < MOVE_AT_ONCE; ++j)
+      if (pieces[j].valid) *(uint4 *)(to + j * 32 * MOVE_VECTOR) = pieces[j].value();
+  }
+}
+
+// A block turns 32 x 32 entries at a time; the column more spreads them over the banks.
+__device__ __forceinline__ void turn_lines(const Move &m, T (&tile)[32][33]) {
+  const index_t rows = (m.lines + 31) / 32, columns = (m.entries + 31) / 32;
+  const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+  for (index_t i = blockIdx.x; i < rows * columns * m.batch; i += gridDim.x) {
+    const index_t line = i / columns, batch = line / rows;
+    const index_t row = (line - batch * rows) * 32, column = (i - line * columns) * 32;
+    const T *from = m.from + batch * m.from_batch;
+    T *to = m.to + batch * m.to_batch;
+    for (int j = y; j < 32; j += MOVE_THREADS / 32)
+      if (row + j < m.lines && column + x < m.entries)
+        tile[j][x] = __ldg(from + (row + j) * m.from_stride + column + x);
+    __syncthreads();
+    for (int j = y; j < 32; j += MOVE_THREADS / 32)
+      if (column + j < m.entries && row + x < m.lines)
+        to[(column + j) * m.to_stride + row + x] = tile[x][j];
+    __syncthreads();
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 3) realign(const Moves moves) {
+  __shared__ T tile[32][33];
+  for (int i = 0; i < 2; ++i) {
+    const Move &m = i ? moves.b : moves.a;
+    if (m.lines == 0) continue;
+    if (sizeof(T) == 4 && m.turned)
+      turn_lines(m, tile);
+    else
+      move_lines(m);
+  }
+}

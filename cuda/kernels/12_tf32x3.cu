@@ -1,0 +1,200 @@
+// fp32 accuracy from tensor cores that multiply in tf32: with x = big + small, each rounded to tf32,
+//   a * b = a_big * b_big + a_big * b_small + a_small * b_big     (a_small * b_small is below fp32's last bit).
+// tf32 runs at 7.5 times the rate of fp32 FMA, so three products still leave a factor of 2.5.
+//
+// Splitting costs operations and room, so each operand is split once: the right factor in shared memory, by warps
+// that would otherwise only wait for copies, and the left one in registers, by those that multiply it.
+//
+// A tensor core cuts off what its accumulator cannot hold, always towards zero, where FMA rounds: in long sums of
+// one sign that adds up. So the sums of PROMOTE stages are added to others outside the tensor cores, and the small
+// products have sums of their own, in which a cut weighs 2^-11 times as much. Operands beyond 2^127 overflow.
+//
+// /// kernel
+// entry = "tf32x3_gemm"
+// op = "gemm"
+// dtypes = ["float32"]
+// math = ["3xtf32"]
+// launcher = "tma"
+// min_sm = 90
+// only_sm = 90
+// teaches = "Three tensor-core products make one of fp32, if sums leave the accumulators in time."
+//
+// [[variant]]
+// threads = [384, 1]
+// tile = [128, 128, 32]
+// shared_bytes = 197888
+// defines = { STAGES = 4, GROUP = 12, PROMOTE = 2 }
+//
+// [[variant]]
+// name = "promote4"
+// threads = [384, 1]
+// tile = [128, 128, 32]
+// shared_bytes = 197888
+// defines = { STAGES = 4, GROUP = 12, PROMOTE = 4 }
+// ///
+#include "realign.cuh"
+#include "tf32x3.cuh"
+#include "tile_order.cuh"
+#include "wgmma_epilogue.cuh"
+#include "wgmma_mainloop.cuh"
+
+#ifndef LAYOUT_GIVEN // by the loader, for the problem at hand
+#define TRANS_A 0
+#define TRANS_B 0
+#endif
+
+// The right factor must be K-major in shared memory: where A is and B is not, C' = B' * A' is computed.
+static_assert(TRANS_B || !TRANS_A, "the loader turns B");
+constexpr bool SWAPPED = !TRANS_A && !TRANS_B, LEFT_MN = TRANS_A || SWAPPED;
+constexpr int TILE = 128, TILE_BYTES = TILE * 128, LINE = 32, SPLITTERS = 3; // warps
+static_assert(TILE_M == TILE && TILE_N == TILE && TILE_K == LINE && THREADS == 384 && CLUSTER == 1,
+              "two consumers hold 64 x 128 sums each, three times");
+
+struct Shared {
+  char left[STAGES][TILE_BYTES], big[STAGES][TILE_BYTES], small[STAGES][TILE_BYTES];
+  Barrier full[STAGES], split[STAGES], empty[STAGES];
+};
+static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment");
+
+struct Work {
+  TileOrder order;
+  unsigned index, k_tiles;
+
+  __device__ __forceinline__ explicit Work(const Problem &p)
+      : order(SWAPPED ? p.n : p.m, SWAPPED ? p.m : p.n, p.batch, TILE, TILE), index(blockIdx.x),
+        k_tiles(unsigned((p.k + LINE - 1) / LINE)) {}
+  __device__ __forceinline__ bool more() const { return index < order.count; }
+  __device__ __forceinline__ void operator++() { index += gridDim.x; }
+  __device__ __forceinline__ TileOrder::Place place() const {
+    return order.operator()<GROUP>(index);
+  }
+};
+
+template <bool mn_major>
+__device__ __forceinline__ void copy_tile(char *to, const TensorMap &map, Barrier &full, int first,
+                                          int k, int batch) {
+#pragma unroll
+  for (int i = 0; i < TILE; i += mn_major ? LINE : TILE)
+    load_box(to + i * 128, map, full, mn_major ? first + i : k, mn_major ? k : first + i, batch);
+}
+
+// One thread.
+__device__ __forceinline__ void copy_by_engine(Shared &s, Work work, const TensorMap &left,
+                                               const TensorMap &right) {
+  Ring<STAGES> ring;
+  for (; work.more(); ++work) {
+    const TileOrder::Place at = work.place();
+    for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
+      Barrier &full = s.full[ring.stage];
+      s.empty[ring.stage].wait(ring.phase ^ 1);
+      full.arrive_expecting(2 * TILE_BYTES);
+      copy_tile<LEFT_MN>(s.left[ring.stage], left, full, at.row * TILE, i * LINE, at.batch);
+      copy_tile<false>(s.big[ring.stage], right, full, at.column * TILE, i * LINE, at.batch);
+    }
+  }
+}
+
+// Three warps: the right factor, as it was copied, becomes its big part in place and its small one beside it.
+__device__ __forceinline__ void split_stages(Shared &s, Work work) {
+  Ring<STAGES> ring;
+  for (; work.more(); ++work)
+    for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
+      s.full[ring.stage].wait(ring.phase);
+      split_tile<TILE_BYTES, SPLITTERS * 32>(s.big[ring.stage], s.small[ring.stage],
+                                             int(threadIdx.x) - 32);
+      publish_to_async_proxy();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) s.split[ring.stage].arrive();
+    }
+}
+
+struct Consumer {
+  float sums[64], big[64], small[64];
+
+  // A step waits for the one before: the other warpgroup's products fill the time until this one's start.
+  __device__ __forceinline__ void step(const SplitFragment &left, unsigned long long big_right,
+                                       unsigned long long small_right, bool add) {
+    wgmma_fence();
+    wgmma(big, left.big, big_right, add);
+    wgmma(small, left.big, small_right);
+    wgmma(small, left.small, big_right);
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void promote() {
+    pin(big);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] += big[i];
+  }
+
+  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, unsigned k_tiles,
+                                      int consumer) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] = big[i] = small[i] = 0.0f;
+    Fragment<LEFT_MN> raw;
+    SplitFragment left;
+    unsigned last = 0;
+    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
+      const unsigned stage = ring.stage;
+      s.full[stage].wait(ring.phase);
+      s.split[stage].wait(ring.phase);
+      const auto right = descriptor(s.big[stage], 0), small_right = descriptor(s.small[stage], 0);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        raw.load(s.left[stage] + consumer * 64 * 128, k);
+        wgmma_wait<0>();
+        if (k == 0 && i > 0) release<1>(s.empty[last]);
+        if (k == 0 && i % PROMOTE == 0) promote();
+        left.split(raw.of);
+        step(left, moved(right, k * 32), moved(small_right, k * 32), k > 0 || i % PROMOTE > 0);
+      }
+      last = stage;
+    }
+    wgmma_wait<0>();
+    if (k_tiles > 0) release<1>(s.empty[last]);
+    promote();
+    pin(small);
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] += small[i];
+  }
+};
+
+__device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p) {
+  const int consumer = int(threadIdx.x) / 128 - 1;
+  Ring<STAGES> ring;
+  Consumer product;
+  for (; work.more(); ++work) {
+    const TileOrder::Place at = work.place();
+    product.run(s, ring, work.k_tiles, consumer);
+    store_sums<LEFT_MN, SWAPPED>(Output(p, at.batch), product.sums,
+                                 index_t(at.row) * TILE + consumer * 64, index_t(at.column) * TILE);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    tf32x3_gemm(const Problem p, const __grid_constant__ TensorMap a_map,
+                const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap) {
+  extern __shared__ char dynamic[];
+  Shared &s = *(Shared *)(dynamic + (-shared_address(dynamic) & 1023));
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      s.full[i].init(1);
+      s.split[i].init(SPLITTERS);
+      s.empty[i].init(2 * 4);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+
+  const Work work(p);
+  if (threadIdx.x < 128) {
+    keep_registers<56>();
+    if (threadIdx.x >= 32)
+      split_stages(s, work);
+    else if (threadIdx.x == 0)
+      copy_by_engine(s, work, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+  } else {
+    take_registers<224>();
+    consume(s, work, p);
+  }
+}
