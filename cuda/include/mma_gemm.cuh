@@ -42,10 +42,12 @@ struct Copies {
     k -= TILE_K;
     a.next(k), b.next(k);
   }
-  template <int PART = 0> __device__ __forceinline__ void whole(unsigned char *stage) {
-    a.begin<PART>(stage), b.begin<PART>(stage + FragmentsA::BYTES);
-    a.end<PART>(stage), b.end<PART>(stage + FragmentsA::BYTES);
-    if constexpr (PART + 1 < PARTS) whole<PART + 1>(stage);
+  __device__ __forceinline__ void whole(unsigned char *stage) {
+#pragma unroll 1
+    for (int part = 0; part < PARTS; ++part) {
+      a.begin(stage, part), b.begin(stage + FragmentsA::BYTES, part);
+      a.end(stage, part), b.end(stage + FragmentsA::BYTES, part);
+    }
   }
 };
 
@@ -98,16 +100,16 @@ struct Mainloop {
     constexpr bool COPY_A = STEP < PARTS && FIRST == 0;
     constexpr bool COPY_B = STEP < PARTS && FIRST + PORTION == COLS;
     unsigned char *const to_a = stages + fill, *const to_b = to_a + FragmentsA::BYTES;
-    if constexpr (COPY_A) copies.a.begin<STEP>(to_a);
-    if constexpr (COPY_B) copies.b.begin<STEP>(to_b);
+    if constexpr (COPY_A) copies.a.begin(to_a, STEP);
+    if constexpr (COPY_B) copies.b.begin(to_b, STEP);
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
 #pragma unroll
       for (int j = FIRST; j < FIRST + PORTION; ++j)
         mma(sums[i][j], a[STEP % A_BUFFERS] + 4 * i, b + 2 * j);
     read_b.template read<FIRST, PORTION>(b, stages + use + FragmentsA::BYTES, (STEP + 1) % STEPS);
-    if constexpr (COPY_A) copies.a.end<STEP>(to_a);
-    if constexpr (COPY_B) copies.b.end<STEP>(to_b);
+    if constexpr (COPY_A) copies.a.end(to_a, STEP);
+    if constexpr (COPY_B) copies.b.end(to_b, STEP);
     if constexpr (FIRST + PORTION < COLS) columns<STEP, FIRST + PORTION>();
   }
 

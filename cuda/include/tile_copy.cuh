@@ -44,43 +44,46 @@ template <class Tile, int WIDTH> struct Pieces {
     const unsigned thread = opaque(threadIdx.x);
     row = thread / IN_ROW, place = thread % IN_ROW * WIDTH;
   }
-  __device__ __forceinline__ unsigned offset(int i) const {
-    return Tile::offset(row + i * STEP, place / 16) + place % 16;
-  }
 };
 
 // TileK, TileOuter: where a chunk of 16 bytes goes in shared memory if K lies inner and if it does not.
 // A tile is copied in PARTS parts, so that a mainloop can spread them over its steps.
 template <class TileK, class TileOuter, int DEPTH, int PARTS> class TileCopy {
   static constexpr int SIZE = sizeof(T), NARROW = SIZE > 4 ? 8 : 4;
-  static constexpr int HELD = (Pieces<TileK, NARROW>::COUNT + PARTS - 1) / PARTS;
+  using NarrowK = Pieces<TileK, NARROW>;
+  using NarrowOuter = Pieces<TileOuter, NARROW>;
+  static constexpr int COUNT = NarrowK::COUNT, EACH = (COUNT + PARTS - 1) / PARTS;
+  static_assert(COUNT == NarrowOuter::COUNT, "the same bytes");
 
   // The same for all threads: where the next tile begins and what is left of the operand from there on.
   const T *from;
   index_t ld;
   int rows, columns;
   bool k_inner, wide, hold;
-  unsigned held[SIZE == 2 ? HELD : 1];
+  unsigned held[SIZE == 2 ? EACH : 1];
 
 public:
   __device__ __forceinline__ TileCopy(const Source &s)
       : from(s.data), ld(s.ld), rows(at_most(s.rows)), columns(at_most(s.columns)),
         k_inner(s.k_inner), wide(is_aligned(s, 16)), hold(!is_aligned(s, NARROW)) {}
 
-  // Starts part PART of the next tile on its way to `tile`.
-  template <int PART> __device__ __forceinline__ void begin(unsigned char *tile) {
-    if (k_inner)
-      begin_tile<TileK, PART>(tile);
+  // Starts part `part` of the next tile on its way to `tile`.
+  __device__ __forceinline__ void begin(unsigned char *tile, int part) {
+    if (!wide)
+      begin_narrow(tile, part);
+    else if (k_inner)
+      copy_wide<TileK>(tile, part);
     else
-      begin_tile<TileOuter, PART>(tile);
+      copy_wide<TileOuter>(tile, part);
   }
   // To be called after begin(), as late as the loads need.
-  template <int PART> __device__ __forceinline__ void end(unsigned char *tile) {
+  __device__ __forceinline__ void end(unsigned char *tile, int part) const {
     if (SIZE != 2 || !hold) return;
-    if (k_inner)
-      store_pairs<TileK, PART>(tile);
-    else
-      store_pairs<TileOuter, PART>(tile);
+    const Narrow mine(k_inner);
+#pragma unroll
+    for (int j = 0; j < EACH; ++j)
+      if (part * EACH + j < COUNT)
+        *(unsigned *)(tile + mine.offset(k_inner, part * EACH + j)) = held[j];
   }
   // To be called after the last part: on to the next tile; `k` entries of K are left from its beginning on.
   __device__ __forceinline__ void next(index_t k) {
@@ -93,49 +96,57 @@ private:
   static __device__ __forceinline__ int at_most(index_t left) {
     return int(left < (1 << 30) ? left : (1 << 30));
   }
-  template <class Tile, int PART> __device__ __forceinline__ void begin_tile(unsigned char *tile) {
-    if (wide)
-      copy_pieces<Tile, 16, PART>(tile);
-    else if (SIZE != 2 || !hold)
-      copy_pieces<Tile, NARROW, PART>(tile);
-    else
-      load_pairs<Tile, PART>();
-  }
-  template <class Tile, int WIDTH, int PART>
-  __device__ __forceinline__ void copy_pieces(unsigned char *tile) const {
-    using P = Pieces<Tile, WIDTH>;
-    constexpr int EACH = (P::COUNT + PARTS - 1) / PARTS, FIRST = PART * EACH;
+
+  template <class Tile> __device__ __forceinline__ void copy_wide(unsigned char *tile, int part) const {
+    using P = Pieces<Tile, 16>;
+    constexpr int N = (P::COUNT + PARTS - 1) / PARTS;
     const P mine;
-    const int left = max(0, min(columns * SIZE - mine.place, WIDTH));
+    const int bytes = max(0, min(columns * SIZE - mine.place, 16));
     const index_t step = opaque(P::STEP * ld);
-    const T *piece = from + (mine.row + FIRST * P::STEP) * ld + mine.place / SIZE;
+    const T *piece = from + (mine.row + part * N * P::STEP) * ld + mine.place / SIZE;
 #pragma unroll
-    for (int i = FIRST; i < FIRST + EACH && i < P::COUNT; ++i, piece += step)
-      cp_async<WIDTH>(tile + mine.offset(i), piece, mine.row + i * P::STEP < rows ? left : 0);
-  }
-  template <class Tile, int PART> __device__ __forceinline__ void load_pairs() {
-    using P = Pieces<Tile, NARROW>;
-    constexpr int FIRST = PART * HELD;
-    const P mine;
-    const int left = columns - mine.place / SIZE;
-    const index_t step = opaque(P::STEP * ld);
-    const T *piece = from + (mine.row + FIRST * P::STEP) * ld + mine.place / SIZE;
-#pragma unroll
-    for (int i = FIRST; i < FIRST + HELD && i < P::COUNT; ++i, piece += step) {
-      const unsigned short *pair = (const unsigned short *)piece;
-      const bool inside = mine.row + i * P::STEP < rows;
-      const unsigned low = inside && left > 0 ? __ldg(pair) : 0;
-      const unsigned high = inside && left > 1 ? __ldg(pair + 1) : 0;
-      held[i - FIRST] = low | high << 16;
+    for (int j = 0; j < N; ++j, piece += step) {
+      const int row = mine.row + (part * N + j) * P::STEP;
+      if (part * N + j < P::COUNT)
+        cp_async<16>(tile + Tile::offset(row, mine.place / 16), piece, row < rows ? bytes : 0);
     }
   }
-  template <class Tile, int PART>
-  __device__ __forceinline__ void store_pairs(unsigned char *tile) const {
-    using P = Pieces<Tile, NARROW>;
-    constexpr int FIRST = PART * HELD;
-    const P mine;
+
+  // Pieces of NARROW bytes for either storage order: slower, but half the code.
+  struct Narrow {
+    int row, place, step;
+
+    __device__ __forceinline__ Narrow(bool k_inner) {
+      const NarrowK a;
+      const NarrowOuter b;
+      row = k_inner ? a.row : b.row, place = k_inner ? a.place : b.place;
+      step = k_inner ? NarrowK::STEP : NarrowOuter::STEP;
+    }
+    __device__ __forceinline__ unsigned offset(bool k_inner, int i) const {
+      const unsigned a = TileK::offset(row + i * step, place / 16);
+      const unsigned b = TileOuter::offset(row + i * step, place / 16);
+      return (k_inner ? a : b) + place % 16;
+    }
+  };
+  __device__ __forceinline__ void begin_narrow(unsigned char *tile, int part) {
+    const Narrow mine(k_inner);
+    const int left = columns - mine.place / SIZE;
+    const int bytes = max(0, min(left * SIZE, NARROW));
+    const index_t step = opaque(mine.step * ld);
+    const T *piece = from + (mine.row + part * EACH * mine.step) * ld + mine.place / SIZE;
 #pragma unroll
-    for (int i = FIRST; i < FIRST + HELD && i < P::COUNT; ++i)
-      *(unsigned *)(tile + mine.offset(i)) = held[i - FIRST];
+    for (int j = 0; j < EACH; ++j, piece += step) {
+      const int i = part * EACH + j;
+      if (i >= COUNT) continue;
+      const bool inside = mine.row + i * mine.step < rows;
+      if (SIZE == 2 && hold)
+        held[j] = inside ? load_pair((const unsigned short *)piece, left) : 0;
+      else
+        cp_async<NARROW>(tile + mine.offset(k_inner, i), piece, inside ? bytes : 0);
+    }
+  }
+  static __device__ __forceinline__ unsigned load_pair(const unsigned short *pair, int left) {
+    const unsigned low = left > 0 ? __ldg(pair) : 0, high = left > 1 ? __ldg(pair + 1) : 0;
+    return low | high << 16;
   }
 };

@@ -22,6 +22,34 @@
 // defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 3, TILE_GROUP = 8 }
 //
 // [[variant]]
+// name = "4stages"
+// threads = [256, 1]
+// tile = [128, 256, 64]
+// shared_bytes = 196608
+// defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "32deep"
+// threads = [256, 1]
+// tile = [128, 256, 32]
+// shared_bytes = 122880
+// defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 5, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "256x128"
+// threads = [256, 1]
+// tile = [256, 128, 64]
+// shared_bytes = 147456
+// defines = { WARPS_M = 4, WARPS_N = 2, STAGES = 3, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 64]
+// shared_bytes = 65536
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
 // name = "128x128"
 // threads = [128, 1]
 // tile = [128, 128, 64]
