@@ -261,7 +261,7 @@ def _prepare_tma(
     a, b = moved.operands if moved else (a, b)
     places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, q, (a, b, c)))
-    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps)
+    product = _launch(kernel, q, found, device, stream, arguments(q, places[0], places[1], places[2]), maps)
     if not moved:
         return product
     keep = (*product.keep, moved)
