@@ -266,8 +266,8 @@ def _prepare_tma(
     a, b = moved.operands if moved else (a, b)
     places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, q, (a, b, c)))
-    early = moved is not None
-    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps, early)
+    early, argued = moved is not None, arguments(q, places[0], places[1], places[2])
+    product = _launch(kernel, q, found, device, stream, argued, maps, early=early)
     if moved is None:
         return product
     keep = (*product.keep, moved)

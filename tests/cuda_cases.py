@@ -31,7 +31,7 @@ STAND_INS = {header.name for header in (Path(__file__).parent / "cuda_on_cpu" / 
 
 
 def has_assembly(kernel: Kernel) -> bool:
-    """Is it written in PTX in part? Such kernels run on a GPU alone, unless the CPU stand-in knows the header.
+    """Is it written in PTX in part? Then it runs on a GPU alone, unless the CPU stand-in knows the header.
 
     An empty `asm("" ...)`, which only hides a value from the compiler, is none.
     """
@@ -204,16 +204,15 @@ def _compare(
     for region in regions:
         region.upload(stream)
     results = []
-    for _ in range(2):
+    launch = launching.prepare(kernel, p, c.device, (a.place(), b.place(), c.place()), stream)
+    for _ in range(2):  # the same launch: what it leaves behind is what it starts from
         c.host[...] = before
         c.upload(stream)
-        places = a.place(), b.place(), c.place()
-        launch = launching.prepare(kernel, p, c.device, places, stream)
         assert not launch.run(), "launch failed"
         c.download(stream)
         c.device.driver.check("run", c.device.driver.synchronize(stream)())
-        launch.release()
         results.append(c.host.copy())
+    launch.release()
     after = results[0]
     assert results[1].tobytes() == after.tobytes(), f"{kernel.name}: two runs of {p} differ"
     c.host[...] = before

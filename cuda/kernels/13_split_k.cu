@@ -43,7 +43,8 @@ constexpr int OF_A = TILE_K * LD_A, STAGE = OF_A + TILE_K * LD_B;
 static_assert(DOWN * ACROSS == THREADS, "a thread for every ROWS x COLUMNS sums");
 static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) split_k(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
+    split_k(const Problem p) {
   extern __shared__ int4 dynamic[];
   T *const shared = (T *)dynamic;
 

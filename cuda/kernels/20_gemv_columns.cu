@@ -71,8 +71,8 @@
 #include "pieces.cuh"
 #include "split.cuh"
 
-constexpr int GROUP = TILE_M / VECTOR;  // threads that read the TILE_M entries of one k
-constexpr int ODD = 2 * VECTOR - 2;     // entries of one k that may lie outside whole pieces
+constexpr int GROUP = TILE_M / VECTOR; // threads that read the TILE_M entries of one k
+constexpr int ODD = 2 * VECTOR - 2;    // entries of one k that may lie outside whole pieces
 constexpr int SINGLES = (ODD + GROUP - 1) / GROUP; // of them, those of a thread
 static_assert(THREADS % GROUP == 0 && TILE_K % (THREADS / GROUP) == 0, "groups share K evenly");
 static_assert(THREADS / GROUP % VECTOR == 0, "a group meets one misalignment only");
@@ -83,7 +83,8 @@ struct Share {
   int size, groups, me, group, head, packs, rest, width;
 
   __device__ __forceinline__ Share(index_t rows, index_t first) {
-    size = GROUP; // fewer threads for a matrix that is narrower than the tile: more values of k at once
+    size =
+        GROUP; // fewer threads for a matrix that is narrower than the tile: more values of k at once
     while (size > 1 && rows * 2 <= size * VECTOR && min(rows, index_t(ODD)) * 2 <= size * SINGLES)
       size /= 2;
     groups = THREADS / size, me = threadIdx.x % size, group = threadIdx.x / size;
@@ -151,7 +152,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_column
   Acc sums[VECTOR] = {}, odd[SINGLES] = {};
   const int groups = share.groups;
   const index_t step = groups * ld;
-  index_t left = part.end - part.begin - share.group; // the next k of this group is there if left > 0
+  index_t left =
+      part.end - part.begin - share.group; // the next k of this group is there if left > 0
   for (; left > 0; left -= LOADS * groups) {
     if (whole && left > (LOADS - 1) * groups)
       add_pieces<false>(wide, x, step, groups, left, sums);

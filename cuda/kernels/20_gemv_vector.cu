@@ -65,7 +65,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemv_vector(const Problem 
   const int me = threadIdx.x % LANES;
   const index_t row = index_t(blockIdx.x) * TILE_M + threadIdx.x / LANES;
   const bool inside = row < p.m;
-  if (LANES == 32 && !inside) return; // the whole warp leaves together: the shuffles keep their 32 lanes
+  if (LANES == 32 && !inside)
+    return; // the whole warp leaves together: the shuffles keep their 32 lanes
 
   const T *a = p.a.data + row * p.a.row_stride;
   const Acc sum = lane_sum<LANES>(row_dot<LANES>(a, p.b.data, inside ? p.k : 0, me));

@@ -48,9 +48,10 @@
 
 constexpr int WARPS = THREADS / 32, WARP_M = TILE_M / WARPS; // a warp has its rows of A to itself
 constexpr int DOWN = WARP_M / 16, ACROSS = TILE_N / 8;       // fragments of its sums
-constexpr int LD_K = TILE_K + VECTOR; // 16 bytes beyond the row: eight rows begin in different banks
+constexpr int LD_K =
+    TILE_K + VECTOR; // 16 bytes beyond the row: eight rows begin in different banks
 constexpr int LD_M = TILE_M + VECTOR, LD_N = TILE_N == 8 ? 8 : TILE_N + VECTOR;
-constexpr int OF_A = TILE_M * LD_K > TILE_K * LD_M ? TILE_M * LD_K : TILE_K * LD_M;
+constexpr int OF_A = TILE_M * LD_K > TILE_K *LD_M ? TILE_M * LD_K : TILE_K * LD_M;
 constexpr int STAGE = OF_A + (TILE_N * LD_K > TILE_K * LD_N ? TILE_N * LD_K : TILE_K * LD_N);
 constexpr int STAGES = SHARED_BYTES / (STAGE * sizeof(T)); // as many as there is room for
 static_assert(WARP_M % 16 == 0 && TILE_N % 8 == 0 && TILE_K % 32 == 0, "whole fragments");
@@ -176,7 +177,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) skinny_mma(
   T *c = p.c.data + tile.batch * p.c.batch_stride;
 #pragma unroll
   for (int e = 0; e < DOWN * ACROSS * 4; ++e) {
-    const index_t r = row + e / 4 / ACROSS * 16 + e % 4 / 2 * 8, s = col + e / 4 % ACROSS * 8 + e % 2;
+    const index_t r = row + e / 4 / ACROSS * 16 + e % 4 / 2 * 8,
+                  s = col + e / 4 % ACROSS * 8 + e % 2;
     if (r < p.m && s < p.n) store_result(p, c + r * p.c.row_stride + s * p.c.col_stride, sums[e]);
   }
 }

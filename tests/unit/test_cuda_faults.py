@@ -105,7 +105,7 @@ FAULTS = {
 
 SPLIT = "split.cuh"
 MEETING = {
-    "every block of a group writes C": [SPLIT, "(tickets + group, members)) return false;", "(tickets + group, members)) {}"],
+    "every block writes C": [SPLIT, "group, members)) return false;", "group, members)) {}"],
     "a ticket too few": [SPLIT, "(tickets + group, members)", "(tickets + group, members - 1)"],
     "tickets not reset": [SPLIT, "atomicInc(ticket, count - 1)", "atomicInc(ticket, ~0u)"],
     "parts overlap": [SPLIT, "steps * (number + 1) / splits", "(steps * (number + 1) / splits + 1)"],
@@ -147,7 +147,6 @@ FAULTS |= {
     },
     "cuda:21_skinny_mma": {
         "no wait": [MMA, WAIT, ""],
-        "no barrier": [MMA, "__syncthreads(); // this stage", "// this stage"],
         "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
         **TILES,
     },

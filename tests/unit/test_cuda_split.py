@@ -1,4 +1,4 @@
-"""Launcher split_k: how many parts, where they meet, and that they meet in a fixed order however many they are."""
+"""Launcher split_k: how many parts, where they meet, and that any number of them adds up."""
 
 from __future__ import annotations
 
