@@ -7,10 +7,6 @@
 #pragma once
 #include "epilogue.cuh"
 
-#ifndef SNAKE
-#define SNAKE 1
-#endif
-
 template <int M, int N, int STEP_M, int STEP_N> struct RegisterTile {
   static_assert(M % VECTOR == 0 && N % VECTOR == 0, "threads read whole vectors");
   Acc sums[M][N] = {};
@@ -28,8 +24,9 @@ template <int M, int N, int STEP_M, int STEP_N> struct RegisterTile {
 #pragma unroll
     for (int i = 0; i < M; ++i)
 #pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const int at = SNAKE && i % 2 ? N - 1 - j : j;
+      for (int j = 0; j < N;
+           ++j) { // to and fro, so that the next one always shares a factor with the last
+        const int at = i % 2 ? N - 1 - j : j;
         sums[i][at] += f.a[i] * f.b[at];
       }
   }

@@ -1,8 +1,14 @@
-// Three tiles inside one another: the block's, each warp's, each thread's. What the inner loop reads from
-// shared memory comes without bank conflicts and one step ahead of the arithmetic.
+// Three tiles inside one another: the block's, each warp's, each thread's. An SM of Hopper issues four
+// instructions per cycle, and four FFMA per cycle are its peak: whatever else is issued is taken from them, and
+// so is every cycle in which nothing can be. That is what all of the following is for.
 //
-// An SM of Hopper issues four instructions per cycle, and four FFMA per cycle are its peak: whatever else is
-// issued, is taken from them. A thread tile of 8 x 16 needs 6 reads of 16 bytes for 128 FFMA.
+// - A thread computes 16 x 8 sums: 6 reads of 16 bytes for 128 FFMA. The lanes of a warp are laid out so that
+//   such a read takes two passes over the banks, not four. It is made one step ahead of its use.
+// - Copies are spread over the steps of a stage. The loop has no branch: the compiler moves multiply-adds over
+//   the barrier, and nothing waits for it.
+// - Neighbouring FFMA share a factor, in the order of RegisterTile: it need not be read from registers again.
+// - Tiles that C's edges cut off come last, and narrow ones are computed by all warps of the block together.
+// - "sliced" is for small matrices: two halves of the block divide K between them, and add up at the end.
 //
 // /// kernel
 // entry = "warp_tile"
@@ -17,131 +23,182 @@
 // threads = [256, 1]
 // tile = [128, 256, 8]
 // shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "straight"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 0, SPREAD = 4, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "8x16"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 4 }
 //
 // [[variant]]
 // name = "deep"
 // threads = [256, 1]
 // tile = [128, 256, 16]
 // shared_bytes = 99840
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 3, BLOCKS = 1, SNAKE = 1, SPREAD = 8, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "deep16x8"
-// threads = [256, 1]
-// tile = [128, 256, 16]
-// shared_bytes = 99840
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 3, BLOCKS = 1, SNAKE = 1, SPREAD = 8, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "early"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 1, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "noidle"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 0, SLICES = 1 }
-//
-// [[variant]]
-// name = "noidle8x16"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 0, SLICES = 1 }
-//
-// [[variant]]
-// name = "lazy"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 0, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "128"
-// threads = [128, 1]
-// tile = [128, 128, 8]
-// shared_bytes = 66560
-// defines = { WARPS_M = 2, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 2, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "256x128"
-// threads = [256, 1]
-// tile = [256, 128, 8]
-// shared_bytes = 82944
-// defines = { WARPS_M = 4, LANES_M = 4, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
-//
-// [[variant]]
-// name = "64"
-// threads = [128, 1]
-// tile = [64, 64, 8]
-// shared_bytes = 34816
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 3, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 1 }
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 3, SLICES = 1, STEPS = 8 }
 //
 // [[variant]]
 // name = "sliced"
 // threads = [256, 1]
 // tile = [128, 64, 16]
 // shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 1, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 2 }
-//
-// [[variant]]
-// name = "sliced64"
-// threads = [128, 1]
-// tile = [64, 64, 16]
-// shared_bytes = 69632
-// defines = { WARPS_M = 1, LANES_M = 8, READ_AHEAD = 1, STAGES = 4, BLOCKS = 2, SNAKE = 1, SPREAD = 4, IDLE = 1, SLICES = 2 }
+// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 4 }
 // ///
 #include "async_tile.cuh"
 #include "register_tile.cuh"
 
-// Sums of 8 x 16 doubles do not fit in the registers: the columns of such a tile are taken in two passes.
+// Sums of 16 x 8 doubles do not fit in the registers: the columns of a tile are then taken in two passes.
 constexpr int PASSES = sizeof(T) == 8 ? 2 : 1, PASS_N = TILE_N / PASSES;
-constexpr int AHEAD = sizeof(T) == 8 ? 0 : READ_AHEAD;
-constexpr int WARPS_N = THREADS / 32 / WARPS_M / SLICES, SLICE_K = TILE_K / SLICES,
-              LANES_N = 32 / LANES_M;
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = PASS_N / WARPS_N;     // warp tile
-constexpr int THREAD_M = WARP_M / LANES_M, THREAD_N = WARP_N / LANES_N; // thread tile
+constexpr int LANES_M = sizeof(T) == 8 ? 8 : LANES, LANES_N = 32 / LANES_M; // a warp's lanes
+constexpr int WARPS = THREADS / 32 / SLICES;                                // of a slice of K
+constexpr int SLICE_K = TILE_K / SLICES;
 constexpr int STEP_M = LANES_M * VECTOR, STEP_N = LANES_N * VECTOR; // between a thread's vectors
-// Four banks more than a multiple of 32: entries of 8 neighbouring k are written to different banks.
-constexpr int LD_A = TILE_M + VECTOR, LD_B = PASS_N + VECTOR;
-constexpr int A_STAGE = TILE_K * LD_A, STAGE = A_STAGE + TILE_K * LD_B;
-using ATile = AsyncTile<TILE_M, TILE_K, LD_A>;
-using BTile = AsyncTile<PASS_N, TILE_K, LD_B>;
-using Mine = RegisterTile<THREAD_M, THREAD_N, STEP_M, STEP_N>;
-static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
+constexpr bool AHEAD = sizeof(T) == 4; // read one step ahead: doubles are slow, and registers short
+static_assert(SLICE_K % 2 == 0, "steps take turns with two sets of fragments");
 
-// Where a thread's first vectors lie in the block's tile. Of the lane's bits, the lowest chooses a column
-// and the next a row: of any four lanes two read the same vector of A and two the same of B, and the
-// hardware then serves a read of 16 bytes per lane in two passes over the banks in place of four.
-struct Position {
-  int row, col, slice;
+// Of the lane's bits, the lowest chooses a column and the next a row: of any four lanes two read the same
+// vector of A and two the same of B. Then the hardware serves 16 lanes in one pass over the banks.
+__device__ __forceinline__ int lane_row() {
+  const int lane = threadIdx.x % 32;
+  return (lane >> 1 & 1) | (lane >> 2 & (LANES_M - 2));
+}
+__device__ __forceinline__ int lane_col() {
+  const int lane = threadIdx.x % 32;
+  return (lane & 1) | (lane >> 1 & 2) | (LANES_N == 8 ? lane >> 2 & 4 : 0);
+}
 
-  __device__ __forceinline__ Position() {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int lane_row = (lane >> 1 & 1) | (lane >> 2 & LANES_M - 2);
-    const int lane_col = (lane & 1) | (lane >> 1 & 2) | (LANES_N == 8 ? lane >> 2 & 4 : 0);
-    slice = warp / (WARPS_M * WARPS_N);
-    row = warp / WARPS_N % WARPS_M * WARP_M + lane_row * VECTOR;
-    col = warp % WARPS_N * WARP_N + lane_col * VECTOR;
+// A block's work on BM x BN entries of C, with its warps in WM rows.
+template <int BM, int BN, int WM> struct Block {
+  static constexpr int WN = WARPS / WM, WARP_M = BM / WM, WARP_N = BN / WN; // warp tile
+  // Four banks more than a multiple of 32: entries of 8 neighbouring k are written to different banks.
+  static constexpr int LD_A = BM + VECTOR, LD_B = BN + VECTOR;
+  static constexpr int A_STAGE = TILE_K * LD_A, STAGE = A_STAGE + TILE_K * LD_B;
+  static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
+  using ATile = AsyncTile<BM, TILE_K, LD_A>;
+  using BTile = AsyncTile<BN, TILE_K, LD_B>;
+  static constexpr int M = WARP_M / LANES_M, N = WARP_N / LANES_N; // thread tile
+  using Mine = RegisterTile<M, N, STEP_M, STEP_N>;
+
+  // Step `step` of a stage has its share of a thread's copies; they are done after STEPS steps.
+  template <class AnyTile>
+  static __device__ __forceinline__ void copy_some(AnyTile &tile, T *stage, int step) {
+    constexpr int EACH = (AnyTile::ENTRIES + STEPS - 1) / STEPS;
+#pragma unroll
+    for (int e = step * EACH; e < step * EACH + EACH && e < AnyTile::ENTRIES; ++e)
+      tile.copy(stage, e);
+  }
+
+  // Adds the sums of all slices of K to those of the first.
+  static __device__ __forceinline__ void add_slices(Mine &mine, T *shared, int slice) {
+    constexpr int GROUP = 32 * WARPS;
+    static_assert(SLICES == 1 || BM * BN * sizeof(T) <= SHARED_BYTES, "sums fit where stages were");
+    T *const place = shared + threadIdx.x % GROUP;
+#pragma unroll
+    for (int s = 1; s < SLICES; ++s) {
+      __syncthreads(); // nobody needs what is there
+#pragma unroll
+      for (int e = 0; slice == s && e < M * N; ++e) place[e * GROUP] = mine.sums[e / N][e % N];
+      __syncthreads(); // the sums of this slice are there
+#pragma unroll
+      for (int e = 0; slice == 0 && e < M * N; ++e) mine.sums[e / N][e % N] += place[e * GROUP];
+    }
+  }
+
+  // Stores a tile that lies inside C, by vectors.
+  static __device__ __forceinline__ void store_whole(const Problem &p, T *c, const Mine &mine) {
+#pragma unroll
+    for (int i = 0; i < M; ++i)
+#pragma unroll
+      for (int j = 0; j < N; j += VECTOR) {
+        const int row = i / VECTOR * STEP_M + i % VECTOR, col = j / VECTOR * STEP_N;
+        store_vector(p, c + row * p.c.row_stride + col, VECTOR, true, mine.sums[i], j);
+      }
+  }
+
+  // Stores any tile. A thread's entries are 4 apart from its neighbour's; written one by one, each would cost
+  // a sector of 32 bytes. So a warp brings a few rows into order in shared memory, and writes whole lines.
+  static __device__ __forceinline__ void store_by_rows(const Problem &p, T *c, index_t row,
+                                                       index_t col, T *rows, const Mine &mine) {
+    const int lane = threadIdx.x % 32;
+    Problem rest = p; // what is left to do with entries that have been multiplied by alpha
+    rest.alpha = 1;
+#pragma unroll
+    for (int i = 0; i < M; ++i) {
+      // Not the sums themselves: vectors want neighbouring registers, and sums chosen like that would lie in
+      // the same register banks as the factors they are added up from. All of the loop would be slower.
+      Vector out;
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        out.at[j % VECTOR] = T(p.alpha) * mine.sums[i][j];
+        const int at = lane_row() * WARP_N + lane_col() * VECTOR + j / VECTOR * STEP_N;
+        if (j % VECTOR == VECTOR - 1) *(Vector *)(rows + at) = out;
+      }
+      __syncwarp(); // the warp's rows are there
+      const index_t first = row + i / VECTOR * STEP_M + i % VECTOR;
+#pragma unroll
+      for (int e = lane; e < LANES_M * WARP_N; e += 32) {
+        const index_t r = first + e / WARP_N * VECTOR, s = col + e % WARP_N;
+        if (r < p.m && s < p.n)
+          store_result(rest, c + r * p.c.row_stride + s * p.c.col_stride, rows[e]);
+      }
+      __syncwarp(); // they have been read
+    }
+  }
+
+  static __device__ __forceinline__ void compute(const Problem &p, T *shared, index_t row,
+                                                 index_t col, index_t batch) {
+    const int warp = threadIdx.x / 32 % WARPS, slice = threadIdx.x / 32 / WARPS;
+    const int my_row = warp / WN * WARP_M + lane_row() * VECTOR;
+    const int my_col = warp % WN * WARP_N + lane_col() * VECTOR;
+    const T *a = p.a.data + batch * p.a.batch_stride, *b = p.b.data + batch * p.b.batch_stride;
+    ATile a_tile(a, p.a.row_stride, p.a.col_stride, row, p.m);
+    BTile b_tile(b, p.b.col_stride, p.b.row_stride, col, p.n);
+    const unsigned steps = unsigned((p.k + TILE_K - 1) / TILE_K);
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+      T *const to = shared + stage * STAGE;
+      if (stage == 0 && steps > 0) {
+        const int left_over = int(p.k - index_t(TILE_K) * (steps - 1));
+        a_tile.copy_first(to, left_over, p.a.col_stride);
+        b_tile.copy_first(to + A_STAGE, left_over, p.b.row_stride);
+      } else if (stage < steps) {
+        a_tile.copy_all(to);
+        b_tile.copy_all(to + A_STAGE);
+      }
+      cp_async_commit();
+    }
+    cp_async_wait<STAGES - 2>();
+    __syncthreads(); // the first stage is there
+
+    Mine mine;
+    typename Mine::Fragments fragments[2];
+    int reading = 0, writing = (STAGES - 1) * STAGE;
+    const T *const my_a = shared + slice * SLICE_K * LD_A + my_row;
+    const T *const my_b = shared + slice * SLICE_K * LD_B + my_col + A_STAGE;
+    if (AHEAD) fragments[0].read(my_a, my_b);
+    for (unsigned step = 0; step < steps; ++step) {
+      if (step + STAGES - 1 >= steps) a_tile.inside = b_tile.inside = 0; // no more stages to copy
+#pragma unroll
+      for (int i = 0; i < SLICE_K - AHEAD; ++i) {
+        const int next = i + AHEAD;
+        fragments[next % 2].read(my_a + reading + next * LD_A, my_b + reading + next * LD_B);
+        copy_some(a_tile, shared + writing, i);
+        copy_some(b_tile, shared + writing + A_STAGE, i);
+        mine.multiply(fragments[i % 2]);
+      }
+      cp_async_commit();
+      cp_async_wait<STAGES - 2>();
+      __syncthreads(); // the next stage is there, and nobody reads this one any more
+      writing = reading;
+      reading = reading + STAGE == STAGES * STAGE ? 0 : reading + STAGE;
+      if (AHEAD) fragments[0].read(my_a + reading, my_b + reading);
+      if (AHEAD) mine.multiply(fragments[1]);
+    }
+    add_slices(mine, shared, slice);
+    T *const c = p.c.data + batch * p.c.batch_stride;
+    if (c_takes_vectors(p, c) && row + BM <= p.m && col + BN <= p.n) {
+      if (slice > 0) return;
+      store_whole(p, c + (row + my_row) * p.c.row_stride + col + my_col, mine);
+    } else {
+      __syncthreads(); // nobody reads what is overwritten now
+      if (slice > 0) return;
+      const index_t warp_row = row + warp / WN * WARP_M, warp_col = col + warp % WN * WARP_N;
+      store_by_rows(p, c, warp_row, warp_col, shared + warp * LANES_M * WARP_N, mine);
+    }
   }
 };
 
@@ -162,103 +219,20 @@ __device__ __forceinline__ Tile edges_last(const Problem &p) {
   return {index_t(row) * TILE_M, index_t(column) * TILE_N, index_t(batch)};
 }
 
-// A thread's copies are spread over the first steps of a stage.
-template <int ENTRIES, class AnyTile>
-__device__ __forceinline__ void copy_some(AnyTile &tile, T *stage, int step) {
-  constexpr int EACH = (ENTRIES + SPREAD - 1) / SPREAD;
-#pragma unroll
-  for (int e = step * EACH; e < step * EACH + EACH && e < ENTRIES; ++e) tile.copy(stage, e);
-}
-
-// Adds the sums of all slices to those of the first.
-__device__ __forceinline__ void add_slices(Mine &mine, T *shared, int slice) {
-  constexpr int GROUP = THREADS / SLICES;
-  static_assert(SLICES == 1 || TILE_M * PASS_N * sizeof(T) <= SHARED_BYTES,
-                "sums fit where stages were");
-  T *const place = shared + threadIdx.x % GROUP;
-#pragma unroll
-  for (int s = 1; s < SLICES; ++s) {
-    __syncthreads(); // nobody needs what is there
-#pragma unroll
-    for (int e = 0; slice == s && e < THREAD_M * THREAD_N; ++e)
-      place[e * GROUP] = mine.sums[e / THREAD_N][e % THREAD_N];
-    __syncthreads(); // the sums of this slice are there
-#pragma unroll
-    for (int e = 0; slice == 0 && e < THREAD_M * THREAD_N; ++e)
-      mine.sums[e / THREAD_N][e % THREAD_N] += place[e * GROUP];
-  }
-}
-
-// Computes the part of C from (row, col) on.
-__device__ __forceinline__ void compute(const Problem &p, T *shared, index_t row, index_t col,
-                                        index_t batch) {
-  const Position at;
-  const T *a = p.a.data + batch * p.a.batch_stride, *b = p.b.data + batch * p.b.batch_stride;
-  ATile a_tile(a, p.a.row_stride, p.a.col_stride, row, p.m);
-  BTile b_tile(b, p.b.col_stride, p.b.row_stride, col, p.n);
-  const unsigned steps = unsigned((p.k + TILE_K - 1) / TILE_K);
-  const int left_over = int(p.k - index_t(TILE_K) * (steps - 1));
-  for (int stage = 0; stage < STAGES - 1; ++stage) {
-    if (stage == 0 && steps > 0) {
-      a_tile.copy_first(shared, left_over, p.a.col_stride);
-      b_tile.copy_first(shared + A_STAGE, left_over, p.b.row_stride);
-    } else if (stage < steps) {
-      a_tile.copy_all(shared + stage * STAGE);
-      b_tile.copy_all(shared + stage * STAGE + A_STAGE);
-    }
-    cp_async_commit();
-  }
-  cp_async_wait<STAGES - 2>();
-  __syncthreads(); // the first stage is there
-
-  // A warp whose tile lies outside C takes part in copies and barriers alone.
-  const bool busy =
-      !IDLE || (row + at.row / WARP_M * WARP_M < p.m && col + at.col / WARP_N * WARP_N < p.n);
-  Mine mine;
-  Mine::Fragments fragments[2];
-  int reading = 0, writing = (STAGES - 1) * STAGE;
-  const T *const my_a = shared + at.slice * SLICE_K * LD_A + at.row;
-  const T *const my_b = shared + at.slice * SLICE_K * LD_B + at.col + A_STAGE;
-  if (AHEAD) fragments[0].read(my_a, my_b);
-
-  for (unsigned step = 0; step < steps; ++step) {
-    if (step + STAGES - 1 >= steps) a_tile.inside = b_tile.inside = 0; // no more stages to copy
-    if (busy) {
-#pragma unroll
-      for (int i = 0; i < SLICE_K - AHEAD; ++i) {
-        const int next = i + AHEAD;
-        fragments[next % 2].read(my_a + reading + next * LD_A, my_b + reading + next * LD_B);
-        copy_some<ATile::ENTRIES>(a_tile, shared + writing, i);
-        copy_some<BTile::ENTRIES>(b_tile, shared + writing + A_STAGE, i);
-        mine.multiply(fragments[i % 2]);
-      }
-    } else {
-      a_tile.copy_all(shared + writing);
-      b_tile.copy_all(shared + writing + A_STAGE);
-    }
-    cp_async_commit();
-    cp_async_wait<STAGES - 2>();
-    __syncthreads(); // the next stage is there, and nobody reads this one any more
-    writing = reading;
-    reading = reading + STAGE == STAGES * STAGE ? 0 : reading + STAGE;
-    if (AHEAD && busy) {
-      fragments[0].read(my_a + reading, my_b + reading);
-      mine.multiply(fragments[1]);
-    }
-  }
-  add_slices(mine, shared, at.slice);
-  T *const c = p.c.data + batch * p.c.batch_stride;
-  if (at.slice == 0) mine.store(p, c, row + at.row, col + at.col);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) warp_tile(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) warp_tile(const Problem p) {
   extern __shared__ int4 dynamic[];
+  T *const shared = (T *)dynamic;
   const Tile tile = edges_last(p);
-#pragma unroll 1
+#pragma unroll
   for (int pass = 0; pass < PASSES; ++pass) {
     const index_t col = tile.col + pass * PASS_N;
     if (col >= p.n) break;
-    if (pass > 0) __syncthreads(); // the sums of slices have been read
-    compute(p, (T *)dynamic, tile.row, col, tile.batch);
+    if (pass > 0) __syncthreads(); // nobody reads sums from where the next stages go
+    if (p.n - col <= TILE_N / 4)
+      Block<TILE_M, TILE_N / 4, WARPS>::compute(p, shared, tile.row, col, tile.batch);
+    else if (p.m - tile.row <= TILE_M / 4)
+      Block<TILE_M / 4, PASS_N, 1>::compute(p, shared, tile.row, col, tile.batch);
+    else
+      Block<TILE_M, PASS_N, WARPS_M>::compute(p, shared, tile.row, col, tile.batch);
   }
 }
