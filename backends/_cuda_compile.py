@@ -111,23 +111,47 @@ def compile_kernel(kernel_name: str, dtype: str, target: str, more: Defines = ()
 
 def compile_file(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> Compiled:
     """Compile; Unavailable in one line for a missing header, with the compiler's log for anything else."""
-    binding, start = nvrtc(), time.perf_counter()
-    program = binding.createProgram(kernel.path.read_text(), kernel.path.name, (), ())
+    start, key = time.perf_counter(), kernel_hash(kernel, dtype, target, more)
+    kept = _kept(key)
+    if kept is not None and kept.is_file():
+        return Compiled(kept.read_bytes(), time.perf_counter() - start, key, "")
+    cubin, log = compile_path(kernel.path, kernel.name, options(kernel, dtype, target, more))
+    if kept is not None:
+        _keep(kept, cubin)
+    return Compiled(cubin, time.perf_counter() - start, key, log)
+
+
+def _kept(key: str) -> Path | None:
+    """Where GEMM_CUBIN_CACHE, a folder, keeps the cubin of that hash; None where it is not set."""
+    folder = os.environ.get("GEMM_CUBIN_CACHE")
+    return Path(folder) / f"{key}.cubin" if folder else None
+
+
+def _keep(path: Path, cubin: bytes) -> None:
+    """Write it whole or not at all: other processes may look for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_bytes(cubin)
+    part.replace(path)
+
+
+def compile_path(path: Path, name: str, flags: list[str]) -> tuple[bytes, str]:
+    """(cubin, log) of any source file; `name` is what errors call it."""
+    binding = nvrtc()
+    program = binding.createProgram(path.read_text(), path.name, (), ())
     try:
-        _compile(binding, program, kernel, options(kernel, dtype, target, more))
-        cubin, log = binding.getCUBIN(program), binding.getProgramLog(program)
+        _compile(binding, program, name, flags)
+        return binding.getCUBIN(program), binding.getProgramLog(program)
     finally:
         binding.destroyProgram(program)
-    seconds = time.perf_counter() - start
-    return Compiled(cubin, seconds, kernel_hash(kernel, dtype, target, more), log)
 
 
-def _compile(binding: Any, program: int, kernel: source.Kernel, flags: list[str]) -> None:
+def _compile(binding: Any, program: int, name: str, flags: list[str]) -> None:
     try:
         binding.compileProgram(program, flags)
     except binding.NVRTCError as error:
         log = binding.getProgramLog(program)
         absent = re.search(r'cannot open source file "([^"]+)"', log)
         if absent:
-            raise Unavailable(f"{kernel.name}: {header_remedy(absent.group(1))}") from error
-        raise Unavailable(f"{kernel.name} does not compile ({error}):\n{log.strip()}") from error
+            raise Unavailable(f"{name}: {header_remedy(absent.group(1))}") from error
+        raise Unavailable(f"{name} does not compile ({error}):\n{log.strip()}") from error

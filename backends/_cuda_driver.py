@@ -17,9 +17,11 @@ LIBRARY = "libcuda.so.1"
 
 OUT_OF_MEMORY, NO_DEVICE, NOT_INITIALIZED = 2, 100, 3
 COMPUTE_MAJOR, COMPUTE_MINOR, MULTIPROCESSORS, L2_BYTES = 75, 76, 16, 38
+THREADS_PER_MULTIPROCESSOR = 39
 SHARED_BYTES, LOCAL_BYTES, REGISTERS = 1, 3, 4
 _MAX_DYNAMIC_SHARED = 8
 _STREAM_NON_BLOCKING = 1
+_CAPTURE_RELAXED = 2
 
 _INT, _PTR = POINTER(c_int), POINTER(c_void_p)
 _SIGNATURES: dict[str, list[Any]] = {
@@ -48,6 +50,12 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuModuleGetFunction": [_PTR, c_void_p, c_char_p],
     "cuFuncGetAttribute": [_INT, c_int, c_void_p],
     "cuFuncSetAttribute": [c_void_p, c_int, c_int],
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": [_INT, c_void_p, c_int, c_size_t],
+    "cuStreamBeginCapture_v2": [c_void_p, c_int],
+    "cuStreamEndCapture": [c_void_p, _PTR],
+    "cuGraphInstantiateWithFlags": [_PTR, c_void_p, c_uint64],
+    "cuGraphDestroy": [c_void_p],
+    "cuGraphExecDestroy": [c_void_p],
 }
 
 
@@ -178,7 +186,35 @@ class Driver:
         self.call("cuEventSynchronize", end)
         return float(self.get("cuEventElapsedTime", c_float, start, end)) * 1e-3
 
+    # -- graphs
+
+    def begin_capture(self, stream: int) -> None:
+        """From now on launches into `stream` are recorded, not made."""
+        self.call("cuStreamBeginCapture_v2", stream, _CAPTURE_RELAXED)
+
+    def end_capture(self, stream: int) -> int:
+        """The graph of what was recorded; CudaError where the stream was given what no graph takes."""
+        graph = c_void_p()
+        self.call("cuStreamEndCapture", stream, byref(graph))
+        return graph.value or 0
+
+    def executable(self, graph: int) -> int:
+        """The graph made ready for launches; `graph` itself is freed."""
+        try:
+            return int(self.get("cuGraphInstantiateWithFlags", c_void_p, graph, 0))
+        finally:
+            self.call("cuGraphDestroy", graph)
+
+    def graph_launch(self, executable: int, stream: int) -> Callable[[], int]:
+        """Prepared launch of a whole graph."""
+        return self.prepared("cuGraphLaunch", c_void_p(executable), c_void_p(stream))
+
     # -- kernels
+
+    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int:
+        """How many blocks of that size one multiprocessor runs at once; 0 where none fits."""
+        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        return int(self.get(name, c_int, function, threads, shared_bytes))
 
     def function(self, cubin: bytes, entry: str, shared_bytes: int = 0) -> int:
         """Load a cubin into the current context, where it stays, and find a kernel in it."""

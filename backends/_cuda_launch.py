@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
 from . import _cuda_realign as realigning
+from . import _cuda_split as splitting
 from . import _cuda_tma as tma
-from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, Device
+from ._cuda_driver import LOCAL_BYTES, REGISTERS, SHARED_BYTES, THREADS_PER_MULTIPROCESSOR, Device
 from ._cuda_source import Kernel
 from .arithmetic import ITEMSIZE
 from .base import Problem, Unavailable
@@ -41,6 +42,9 @@ class Arguments(ctypes.Structure):
         ("batch", c_longlong),
         ("alpha", c_double),
         ("beta", c_double),
+        ("splits", c_longlong),
+        ("workspace", c_void_p),
+        ("tickets", c_void_p),
     ]
 
 
@@ -72,10 +76,13 @@ def _operand(place: Place, transposed: bool) -> _Operand:
     return _Operand(place.address, *strides, place.batch_stride)
 
 
-def arguments(p: Problem, a: Place, b: Place, c: Place) -> Arguments:
+def arguments(
+    p: Problem, a: Place, b: Place, c: Place, shared: splitting.Workspace = splitting.NONE
+) -> Arguments:
     """The struct a kernel is given."""
     operands = _operand(a, p.trans_a), _operand(b, p.trans_b), _operand(c, False)
-    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta)
+    sums = shared.splits, shared.sums, shared.tickets
+    return Arguments(*operands, *extents(p), p.batch, p.alpha, p.beta, *sums)
 
 
 def _tiles(extent: int, tile: int) -> int:
@@ -98,6 +105,12 @@ def linear(kernel: Kernel, p: Problem) -> int:
     return _tiles(p.n, kernel.variant.tile[1])
 
 
+def batched(kernel: Kernel, p: Problem) -> int:
+    """A block for every CTA tile of every `PRODUCTS` (one of the variant's defines) neighbouring products."""
+    (tm, tn, _), products = kernel.variant.tile, kernel.variant.defines["PRODUCTS"]
+    return _tiles(p.batch, products) * _tiles(p.m, tm) * _tiles(p.n, tn)
+
+
 def clusters(kernel: Kernel, p: Problem) -> int:
     """A block for every CTA tile of every product, in whole clusters along the tile's first direction."""
     (m, n, _), (tile_m, tile_n, _) = extents(p), kernel.variant.tile
@@ -108,6 +121,7 @@ def clusters(kernel: Kernel, p: Problem) -> int:
 
 LAUNCHERS: dict[str, Callable[[Kernel, Problem], int]] = {
     "grid2d": grid2d, "rows": rows, "linear": linear, "persistent": clusters, "tma": clusters,
+    "batched": batched, "split_k": grid2d,
 }  # fmt: skip
 """CTA tiles of a problem, by the `launcher` of a kernel's header: as many blocks, unless it is persistent."""
 
@@ -122,6 +136,7 @@ def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int
 
     Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
     gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
+    "split_k": the blocks of one part of K, see `split`.
     """
     count = tiles(kernel, p)
     if count > MAX_BLOCKS:
@@ -174,6 +189,26 @@ def load(kernel: Kernel, p: Problem, device: Device) -> Function:
     return function(kernel.name, kernel.header.entry, kernel.variant.shared_bytes, p.dtype, device, more)
 
 
+def occupancy(kernel: Kernel, found: Function, device: Device) -> dict[str, Any]:
+    """Blocks of a launch that one multiprocessor holds, and the part of its threads that they are."""
+    v, d = kernel.variant, device.driver
+    threads = v.threads[0] * v.threads[1]
+    resident = d.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    most = d.attribute(THREADS_PER_MULTIPROCESSOR, device.ordinal)
+    return {"blocks_per_multiprocessor": resident, "occupancy": resident * threads / most}
+
+
+def split(kernel: Kernel, p: Problem, found: Function, device: Device) -> splitting.Split:
+    """How K is cut among blocks: one part, unless the launcher is split_k."""
+    if kernel.header.launcher != "split_k":
+        return splitting.WHOLE
+    v = kernel.variant
+    threads = v.threads[0] * v.threads[1]
+    resident = device.driver.blocks_per_multiprocessor(found.address, threads, v.shared_bytes)
+    slots = device.multiprocessors * max(1, resident)
+    return splitting.choose(v, p.dtype, tiles(kernel, p), extents(p)[2], slots)
+
+
 class Launch(NamedTuple):
     """Prepared launches: of the kernel, and of an empty one by the same path."""
 
@@ -182,7 +217,7 @@ class Launch(NamedTuple):
     keep: tuple[Any, ...]
     """Memory the launches point into."""
     release: Callable[[], Any] = lambda: None
-    """Gives back device memory that the launches need."""
+    """Frees the device memory of these launches, after the last of them has ended."""
 
 
 def _nothing() -> int:
@@ -195,15 +230,18 @@ def prepare(
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
     if kernel.header.launcher == "tma":
         return _prepare_tma(kernel, p, device, operands, stream)
-    packed = arguments(p, *operands)
-    return _launch(kernel, p, load(kernel, p, device), device, stream, packed, ())
+    found = load(kernel, p, device)
+    shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
+    packed = arguments(p, *operands, shared)
+    launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    return launch._replace(release=shared.free)
 
 
 def _launch(
     kernel: Kernel, p: Problem, found: Function, device: Device, stream: int, packed: Arguments,
-    maps: tuple[tma.Map, ...], early: bool = False,
+    maps: tuple[tma.Map, ...], splits: int = 1, early: bool = False,
 ) -> Launch:  # fmt: skip
-    count, v, d = blocks(kernel, p, device.multiprocessors), kernel.variant, device.driver
+    count, v, d = blocks(kernel, p, device.multiprocessors) * splits, kernel.variant, device.driver
     addresses = ctypes.addressof(packed), *map(tma.map_address, maps)
     pointers = (c_void_p * len(addresses))(*addresses)
     where = (stream, ctypes.addressof(pointers))
@@ -228,8 +266,8 @@ def _prepare_tma(
     a, b = moved.operands if moved else (a, b)
     places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, q, (a, b, c)))
-    early = moved is not None
-    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps, early)
+    early, argued = moved is not None, arguments(q, places[0], places[1], places[2])
+    product = _launch(kernel, q, found, device, stream, argued, maps, early=early)
     if moved is None:
         return product
     keep = (*product.keep, moved)

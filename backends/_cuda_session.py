@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ._cuda_driver import OUT_OF_MEMORY, CudaError, Device
+from ._cuda_graph import Replay
 from .base import Problem, Session, SessionInfo, Unavailable
 from .operands import Operands
 
@@ -52,6 +53,14 @@ class Buffers:
             address = self.addresses.pop()
             if address:
                 self.device.driver.free(address)
+
+
+def allocate(device: Device, size: int) -> int:
+    """Address of `size` bytes outside a session's buffers; Unavailable when the card has too little."""
+    try:
+        return _alloc(device, size)
+    except CudaError as error:
+        raise _too_large(error, size, device.driver.free_memory()) from error
 
 
 def _alloc(device: Device, size: int) -> int:
@@ -98,6 +107,7 @@ class CudaSession(Session):
     ) -> None:
         super().__init__(problem, operands, info)
         self.device, self._closed = device, False
+        self._replay: Replay | None = None
         device.activate()
         arrays = [operands.a, operands.b, operands.c]
         for array in arrays:
@@ -165,6 +175,13 @@ class CudaSession(Session):
             raise Unavailable(FORKED if not self._closed else "this session is closed")
         self.device.activate()
 
+    def run_on_device(self, calls: int) -> float:
+        if self._replay is None:
+            self._replay = Replay(self.device.driver, self.stream, self._run, self._bound.explain)
+        seconds = self._replay.seconds(calls)
+        self.info.config["queued_by"] = self._replay.queued or "graph"
+        return seconds
+
     def parts(self) -> dict[str, float]:
         """Median of five: h2d, kernel and d2h by device events, launch in host time; seconds."""
         driver = self.device.driver
@@ -204,6 +221,8 @@ class CudaSession(Session):
         try:
             self.synchronize()
         finally:
+            if self._replay is not None:
+                self._replay.close()
             self._bound.release()
             self._free()
 

@@ -46,7 +46,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     op: Literal["gemm", "gemv", "vector_add", "copy"]
     dtypes: tuple[str, ...]
     math: tuple[str, ...]
-    launcher: Literal["grid2d", "rows", "linear", "persistent", "tma"]
+    launcher: Literal["grid2d", "rows", "linear", "persistent", "tma", "batched", "split_k"]
+    """How many blocks a launch has: see `_cuda_launch.LAUNCHERS`."""
     min_sm: int
     teaches: str
     variant: tuple[Variant, ...]
@@ -74,9 +75,10 @@ class Kernel(msgspec.Struct, frozen=True):
         tile = dict(zip(("TILE_M", "TILE_N", "TILE_K"), v.tile, strict=True))
         x, y = v.threads
         threads = {"THREADS_X": x, "THREADS_Y": y, "THREADS": x * y}
-        found = {f"STORAGE_{dtype}": 1, **threads, **tile, **v.defines}
+        shared = {"SHARED_BYTES": v.shared_bytes} if v.shared_bytes else {}
+        found = {f"STORAGE_{dtype}": 1, **threads, **tile, **shared, **v.defines}
         if self.header.launcher in ("persistent", "tma"):
-            found.update(CLUSTER=v.cluster, SHARED_BYTES=v.shared_bytes)
+            found.update(CLUSTER=v.cluster)
         return found
 
     def refuses(self, major: int, minor: int) -> str | None:
@@ -102,12 +104,12 @@ def files() -> list[Path]:
     return sorted((root() / "kernels").glob("*.cu"))
 
 
-def toml_block(text: str) -> str:
+def toml_block(text: str, kind: str = "kernel") -> str:
     """The lines between `// /// kernel` and `// ///`, without their comment marks; "" if there is none."""
     lines = [line.strip() for line in text.splitlines()]
-    if "// /// kernel" not in lines:
+    if f"// /// {kind}" not in lines:
         return ""
-    rest = lines[lines.index("// /// kernel") + 1 :]
+    rest = lines[lines.index(f"// /// {kind}") + 1 :]
     inside = rest[: rest.index("// ///")] if "// ///" in rest else []
     return "\n".join(line.removeprefix("//").removeprefix(" ") for line in inside)
 

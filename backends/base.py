@@ -269,5 +269,12 @@ class Session(ABC):
         """Seconds for `calls` runs timed inside C, where the backend can; else None."""
         return None
 
+    def run_on_device(self, calls: int) -> float | None:
+        """Seconds for `calls` runs one straight after the other, by the device's own clock, where it has one.
+
+        What launching them costs the host is no part of it: throughput, where `enqueue` gives latency.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027
         """Free everything. Called once; the session is not used after it."""

@@ -79,16 +79,18 @@ class CudaKernel(Backend):
         device = open_device(devices)
         found = launching.load(self.kernel, problem, device)
         info = self._info(problem, found, device, host_memory)
+        info.config.update(launching.occupancy(self.kernel, found, device))
         return CudaSession(problem, operands, info, device, self._bind)
 
     def _info(
         self, problem: Problem, found: launching.Function, device: cuda.Device, host_memory: HostMemory
     ) -> SessionInfo:
-        v = self.kernel.variant
+        v, splits = self.kernel.variant, launching.split(self.kernel, problem, found, device).splits
         config: dict[str, Any] = {
             "threads": list(v.threads),
             "tile": list(v.tile),
-            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors),
+            "blocks": launching.blocks(self.kernel, problem, device.multiprocessors) * splits,
+            **({"splits": splits} if self.kernel.header.launcher == "split_k" else {}),
             "dynamic_shared_bytes": v.shared_bytes,
             "host_memory": host_memory,
             **v.defines,

@@ -19,16 +19,22 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from backends import _cuda_verified  # noqa: E402
+from backends.arithmetic import ITEMSIZE  # noqa: E402
 from backends.base import Problem  # noqa: E402
-from suite import journal, profiles  # noqa: E402
+from suite import journal, ladder, profiles  # noqa: E402
+from suite.analysis import ladder_cuda as cuda_analysis  # noqa: E402
 from suite.analysis.ladder import dtypes, sizes  # noqa: E402
+from suite.ladder_cuda import RECORDS, intensity  # noqa: E402
 from suite.record import Run  # noqa: E402
 from suite.render import figures, markdown, summary, tables  # noqa: E402
+from suite.render import ladder_cuda as cuda_tables  # noqa: E402
+from suite.render import ladder_cuda_details as cuda_details  # noqa: E402
 from suite.render import peers as peers_tables  # noqa: E402
 from suite.render.ladder import details, overview  # noqa: E402
 
 PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 NOTHING = "Nothing has been recorded yet."
+USUAL_SIZE = 4096
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -140,6 +146,78 @@ def _climb(path: Path) -> str:
     return about + "\n".join(map(markdown.table, shown))
 
 
+def cuda_climbs() -> list[Run]:
+    """The recorded climbs of GPUs."""
+    return [journal.load_run(path) for path in sorted(RECORDS.glob("*.json"))]
+
+
+def ladder_cuda() -> str:
+    """Every recorded climb of a GPU: the rates by problem, and all about the largest square one."""
+    return "\n".join(map(_cuda_climb, cuda_climbs()))
+
+
+def _cuda_climb(run: Run) -> str:
+    shown = cuda_tables.overviews(run)
+    for group in cuda_analysis.groups(run):
+        if group[0] == "square":
+            shown.append(cuda_details.details(run, group, _usual(run, group)))
+    return f"{cuda_tables.recorded(run)}:\n\n" + "\n".join(map(markdown.table, shown))
+
+
+def _usual(run: Run, group: cuda_analysis.Group) -> Problem:
+    """The size that one figure of a rung is given at: 4096, or else the largest."""
+    found = cuda_analysis.problems(run, group)
+    return next((p for p in found if p.m == USUAL_SIZE), found[-1])
+
+
+def ladder_cuda_short() -> str:
+    """One row for each rung and arithmetic: its rate at the usual size, variants left out."""
+    return "\n".join(_short_climb(run) for run in cuda_climbs())
+
+
+def _short_climb(run: Run) -> str:
+    rows = [
+        short_row(step, group)
+        for group in cuda_analysis.groups(run)
+        if group[0] == "square"
+        for step in cuda_analysis.steps(run, group, _usual(run, group))
+        if not step.rung["beside"]
+    ]
+    columns = ("rung", "arithmetic", "TFLOP/s", "% of cuBLAS", "% of the roof", "FLOP/B of the tile", "gain")
+    size = next((_usual(run, g).m for g in cuda_analysis.groups(run) if g[0] == "square"), USUAL_SIZE)
+    return f"{cuda_tables.recorded(run)}, M = N = K = {size}:\n\n{table(columns, rows)}"
+
+
+def short_row(step: cuda_analysis.Step, group: cuda_analysis.Group) -> tuple[str, ...]:
+    """Empty cells where there is no time."""
+    tile = step.cell.config.get("flop_per_byte", {}).get("tile")
+    return (
+        step.rung["name"],
+        f"{group[1]} in {group[2]}",
+        figures.significant(step.flop_s / 1e12) if step.time_s else "—",
+        f"{step.of_reference * 100:.0f}" if step.of_reference else "",
+        f"{step.share * 100:.0f}" if step.share else "",
+        figures.significant(tile) if tile else "",
+        f"×{figures.significant(step.gain)}" if step.gain and step.rung["name"] != "cublas" else "",
+    )
+
+
+def ladder_cuda_rungs() -> str:
+    """Every kernel file: what it teaches, its default tile and the intensity of that."""
+    rows = []
+    for rung in ladder.provider("cuda").rungs():
+        kernel = getattr(rung.backend, "kernel", None)
+        if kernel is None or rung.beside:
+            continue
+        h, tile = kernel.header, kernel.variant.tile
+        value = intensity(h, kernel.variant, ITEMSIZE[h.dtypes[0]])
+        maths = ", ".join(dict.fromkeys(h.math))
+        shape = "×".join(map(str, tile[:2] if h.op == "gemm" else tile[:1] if h.op == "gemv" else tile[1:2]))
+        link = f"[{rung.name}](../cuda/kernels/{kernel.path.name})"
+        rows.append((link, h.teaches, maths, shape, f"{figures.significant(value)} ({h.dtypes[0]})"))
+    return table(("rung", "teaches", "arithmetic", "tile", "FLOP/B"), rows)
+
+
 def peers() -> str:
     """For every recorded comparison with other libraries, the bars: met or not, with the figure."""
     return "\n".join(
@@ -173,6 +251,9 @@ PARTS = {
     "sweep": sweep,
     "kernels": kernels,
     "ladder-cpu": ladder_cpu,
+    "ladder-cuda": ladder_cuda,
+    "ladder-cuda-short": ladder_cuda_short,
+    "ladder-cuda-rungs": ladder_cuda_rungs,
 }
 
 

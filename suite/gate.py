@@ -19,6 +19,7 @@ a tile left unwritten, or read, shows. NaN always fails.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,10 @@ from backends.base import Session
 
 from .record import GateResult
 from .reference import ReferenceCache
-from .trials import FULL, Integers, Poison, Setting, Trial, ZeroAlpha, views
+from .trials import FULL, Checks, Integers, Poison, Setting, Trial, Views, ZeroAlpha, views
 from .trials_real import Random, Selection, Vectors
 
-__all__ = ["ReferenceCache", "check"]
+__all__ = ["ReferenceCache", "check", "check_all"]
 
 
 class _SessionError(Exception):
@@ -49,20 +50,56 @@ def check(
     setting = Setting(session.problem, seed, (rows, columns), session.info.flushes_denormals)
     known = (cache or ReferenceCache()).of(setting)
     v = views(session.problem, session.operands)
-    worst: float | None = None
+    found = GateResult(ok=True)
     for trial in trials(setting, has_device_memory(session)):
         trial.fill(v)
         if trial.name not in known:
             known[trial.name] = trial.checks(v)
-        try:
-            _run(session, transfer)
-        except _SessionError as error:
-            return GateResult(ok=False, failed="error", detail=f"{trial.name}: {error}")
-        for part, expected in known[trial.name]:
-            complaint, error_seen = expected.judge(v.c)
-            worst = error_seen if worst is None else max(worst, error_seen or 0.0)
-            if complaint:
-                return GateResult(ok=False, failed=part, detail=f"{trial.name}: {complaint}", max_error=worst)
+        found = _tried(session, trial, known[trial.name], v, found, transfer)
+        if not found.ok:
+            break
+    return found
+
+
+def check_all(
+    sessions: Sequence[Session], *, seed: int = 0, tile: tuple[int, int] = (64, 64)
+) -> list[GateResult]:
+    """`check` of several sessions on a device, of one problem and on the very same host arrays.
+
+    Each trial is filled, and its references are worked out, once. tile: whose edges are looked at; one
+    that all their tiles are multiples or parts of.
+    """
+    found = [GateResult(ok=True) for _ in sessions]
+    if not sessions:
+        return found
+    first = sessions[0]
+    setting = Setting(first.problem, seed, tile, any(s.info.flushes_denormals for s in sessions))
+    v = views(first.problem, first.operands)
+    for trial in trials(setting, True):
+        trial.fill(v)
+        checks = trial.checks(v)
+        added = v.c.copy() if setting.problem.beta != 0 else None
+        for i, session in enumerate(sessions):
+            if found[i].ok:
+                v.c[...] = np.nan if added is None else added
+                found[i] = _tried(session, trial, checks, v, found[i], None)
+    return found
+
+
+def _tried(
+    session: Session, trial: Trial, checks: Checks, v: Views, before: GateResult, transfer: str | None
+) -> GateResult:
+    """The result after one more trial, whose operands are in place."""
+    try:
+        _run(session, transfer)
+    except _SessionError as error:
+        return GateResult(ok=False, failed="error", detail=f"{trial.name}: {error}")
+    worst = before.max_error
+    for part, expected in checks:
+        complaint, error_seen = expected.judge(v.c)
+        worst = error_seen if worst is None else max(worst, error_seen or 0.0)
+        if complaint:
+            return GateResult(ok=False, failed=part, detail=f"{trial.name}: {complaint}", max_error=worst)
     return GateResult(ok=True, max_error=worst)
 
 

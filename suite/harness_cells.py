@@ -39,7 +39,7 @@ def cell(
         transfer=transfer,
         reuse=reuse,
         scaled_by=scale,
-        calls_from="c" if entry.kind == "c" else "python",
+        calls_from=entry.kind if entry.kind in ("c", "device") else "python",
         cpu_per_wall=entry.cpu_s / entry.wall_s if entry.wall_s > 0 else None,
         samples_s=tuple(s * scale for s in entry.samples_s) if scale != 1 else tuple(entry.samples_s),
         round_of=tuple(entry.rounds),

@@ -17,7 +17,7 @@ STEPS_PER_SAMPLE = 20
 MAX_INNER = 1 << 20
 """Calls in one sample at most: what still ends in about a second with an idle call."""
 
-Kind = Literal["python", "c", "empty"]
+Kind = Literal["python", "c", "device", "empty"]
 
 
 @dataclass(eq=False)
@@ -108,8 +108,9 @@ def _queued(session: Session, transfer: str, reuse: int, count: int) -> Callable
 
 def timed(clock: Clock, entry: Entry, count: int, delay_s: float = 0.0) -> float:
     """Wall seconds of `count` calls together, from the first call to the end of the last."""
-    if entry.kind == "c":
-        inside = entry.session.run_from_c(count)
+    if entry.kind in ("c", "device"):
+        session = entry.session
+        inside = (session.run_from_c if entry.kind == "c" else session.run_on_device)(count)
         return 0.0 if inside is None else inside + delay_s
     run = entry.calls(count)
     before_cpu = clock.cpu()

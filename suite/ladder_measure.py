@@ -103,11 +103,15 @@ class Climb:
                 yield from kept[key]
                 continue
             now = self.clock.now()
-            cells = Group(self, problem, rungs, now + max(0.0, end - now) / left, done).measure()
+            cells = self.group(problem, rungs, now + max(0.0, end - now) / left, done).measure()
             left -= 1
             if self.journal:
                 self.journal.append(key, cells)
             yield from cells
+
+    def group(self, problem: Problem, rungs: list[Rung], end: float, done: int) -> Group:
+        """What measures one problem; `end` and `done` as in `Group`."""
+        return Group(self, problem, rungs, end, done)
 
     def chosen(self) -> list[Rung]:
         """The rungs asked for, all when none was named."""
@@ -141,6 +145,7 @@ class Group:
     end: float
     number: int
     roofs: dict[int, list[float]] = field(default_factory=dict)
+    rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
         asked = self.climb.asked
@@ -162,7 +167,7 @@ class Group:
                 self._prepare(bench, trial)
             fill_random(operands, self.climb.asked.seed)
             self._time(bench, [trial for trial in trials if trial.alive])
-            return [self._cell(bench, trial) for trial in trials]
+            return [cell for trial in trials for cell in self._cells(bench, trial)]
         finally:
             for trial in trials:
                 if trial.one:
@@ -248,11 +253,11 @@ class Group:
     def _time(self, bench: Bench, trials: Sequence[Trial]) -> None:
         """Rounds until there are enough, or the time of this size is over; two at least."""
         clock, longest = self.climb.clock, 0.0
-        for round_ in range(ROUNDS):
+        for round_ in range(self.rounds):
             start = clock.now()
             if round_ >= TIMED_RUNS and start + longest > self.end:
                 return
-            self._tell(f"round {round_ + 1} of {ROUNDS}")
+            self._tell(f"round {round_ + 1} of {self.rounds}")
             self._roof(trials)
             order = [trial for trial in trials if self._affords(trial, round_)]
             self.rng.shuffle(order)
@@ -271,11 +276,15 @@ class Group:
         bench.enter(entry.session)
         try:
             self._wake(entry, settings)
-            take(self.climb.clock, entry, round_)
+            self._take(trial, round_)
         except Exception as error:
             trial.skip = reason_of(error)
         finally:
             bench.leave()
+
+    def _take(self, trial: Trial, round_: int) -> None:
+        assert trial.entry is not None
+        take(self.climb.clock, trial.entry, round_)
 
     def _wake(self, entry: Entry, settings: Settings) -> None:
         """Untimed runs after the switch, for clocks and pools; a slow rung needs none."""
@@ -293,12 +302,13 @@ class Group:
 
     # --- cells ---------------------------------------------------------------------------------------
 
-    def _cell(self, bench: Bench, trial: Trial) -> Cell:
+    def _cells(self, bench: Bench, trial: Trial) -> list[Cell]:
+        """What there is to say of one rung: its time, or the reason why it has none."""
         if trial.one is None or trial.entry is None or trial.skip:
-            return self._skipped(trial, trial.skip)
+            return [self._skipped(trial, trial.skip)]
         found = cell(bench, trial.one, trial.entry, CPU_MODE, Watch(None))
         roof = max(self.roofs.get(trial.one.threads or 1, [0.0]))
-        return msgspec.structs.replace(found, config=self._config(trial) | {"roof_flop_s": roof})
+        return [msgspec.structs.replace(found, config=self._config(trial) | {"roof_flop_s": roof})]
 
     def _skipped(self, trial: Trial, reason: str) -> Cell:
         return Cell(

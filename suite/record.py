@@ -57,7 +57,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     host_memory: str = "pageable"
     cache_state: str = "hot"
     timing: Literal["latency", "throughput"] = "latency"
-    calls_from: Literal["python", "c"] = "python"
+    calls_from: Literal["python", "c", "device"] = "python"
+    """Where the calls of a sample came from; device: replayed there, and timed by its clock."""
     threads: int | None = None
     threads_observed: int | None = None
     cpu_per_wall: float | None = None

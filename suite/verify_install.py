@@ -1,7 +1,8 @@
-"""Takes the result of a hardware run over into a checkout: DIR/verified.json becomes cuda/verified.json."""
+"""Takes the results of a hardware run over into a checkout: what it verified, and the GPU's ladder."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import msgspec
 
 from backends import _cuda_source, _cuda_verified
 
+from . import profiles
 from .exits import Stop
-from .journal import atomic_write
+from .journal import atomic_write, load_run
+from .ladder_cuda import RECORDS
 
 
 def differences(kernels: dict[str, Any]) -> list[str]:
@@ -23,6 +26,29 @@ def differences(kernels: dict[str, Any]) -> list[str]:
         if now != then:
             found.append(f"{name} has the source hash {now} here and had {then} in that run")
     return sorted(found)
+
+
+def install_ladder(folder: Path, records: Path | None = None) -> str:
+    """Ship the GPU's climb of a hardware run, for machines without a GPU and for the tables of the documents.
+
+    The text says what was taken over; empty where that run has none.
+    """
+    source = folder / "ladder-cuda.json"
+    if not source.is_file():
+        return ""
+    run = load_run(source)
+    gpu = (run.machine.get("gpus") or [{}])[0].get("name", "gpu")
+    cells = tuple(msgspec.structs.replace(cell, provenance="recorded") for cell in run.cells)
+    target = (records or RECORDS) / f"{slug(gpu)}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(target, profiles.encode(msgspec.structs.replace(run, cells=cells)))
+    return f"the climb of an {gpu}, {len(cells)} cells, written to suite/profiles/ladders/{target.name}"
+
+
+def slug(gpu: str) -> str:
+    """`NVIDIA H200` -> `h200`."""
+    words = re.findall(r"[a-z0-9]+", gpu.lower().replace("nvidia", ""))
+    return "-".join(words) or "gpu"
 
 
 def install(folder: Path, target: Path | None = None) -> str:

@@ -12,31 +12,36 @@ import msgspec
 
 from backends import _cuda_source, _cuda_verified
 
-from . import profiles, verify_install
+from . import profiles, verify_gpu, verify_install
 from .analysis.crossover import Crossover
 from .journal import atomic_write, readable
 from .record import Run
 from .render.summary import Question, lines
-from .verify_state import MOST_FILES, RUNNING, Context, Failed, Skipped
+from .verify_state import MOST_FILES, RUNNING, Context, Failed, Outcome, Skipped
 
 WIDEST_BAND = 0.125
 """An adaptive crossover is known at least this well: (high - low) / low."""
+
+EVERY_SO_MANY = ":+"
+"""In the options of a sweep, and of no other run: sizes at even steps."""
 
 STEP = 8
 """Sizes of the exhaustive sweep are multiples of this: no band is asked to be narrower."""
 
 
-def runs_in(context: Context, name: str) -> dict[str, Run]:
-    """The runs kept in one result file, by their options. Skipped when there is none."""
-    path = context.out / name
-    if not path.exists():
-        raise Skipped(f"{name} is not there yet: steps crossover and sweep write it")
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, Run])
+def runs_in(context: Context, *, sweeps: bool) -> dict[str, Run]:
+    """The adaptive runs of crossover.json, or its sweeps, by their options. Skipped when there is none."""
+    path = context.out / "crossover.json"
+    runs = msgspec.json.decode(path.read_bytes(), type=dict[str, Run]) if path.exists() else {}
+    found = {options: run for options, run in runs.items() if (EVERY_SO_MANY in options) == sweeps}
+    if not found:
+        raise Skipped(f"crossover.json holds no {'sweep' if sweeps else 'run'} yet: that step writes it")
+    return found
 
 
 def compare_runs(context: Context) -> dict[str, Any]:
     """Each adaptive GEMM crossover beside that of the exhaustive sweep, by the same definition."""
-    adaptive, sweep = answers(runs_in(context, "crossover.json")), answers(runs_in(context, "sweep.json"))
+    adaptive, sweep = (answers(runs_in(context, sweeps=s)) for s in (False, True))
     rows = [row(question, adaptive[question], sweep[question]) for question in sweep if question in adaptive]
     if not rows:
         raise Skipped("no sweep and adaptive run of the same question yet")
@@ -57,7 +62,7 @@ def write_profile(context: Context) -> dict[str, Any]:
     begun = sorted(path.name for path in context.out.glob(f"{RUNNING}*"))
     if begun and len({*context.out.iterdir(), target}) > MOST_FILES:
         raise Skipped(f"made when {', '.join(begun)} has ended: there are {MOST_FILES} files until then")
-    runs = list(runs_in(context, "crossover.json").values())
+    runs = list(runs_in(context, sweeps=False).values())
     gpu = (runs[0].machine.get("gpus") or [{}])[0].get("name", "unknown GPU")
     profile = profiles.build(runs, gpu)
     atomic_write(target, profiles.encode(profile))
@@ -152,13 +157,11 @@ def provenance(context: Context) -> dict[str, Any]:
     """What all entries share: GPU, driver, compiler, date, sanitizer."""
     machine = context.result("environment").get("machine", {})
     gpus = machine.get("gpus") or [{}]
-    sanitizer = context.state.steps.get("sanitize")
     return {
         "gpu": gpus[0].get("name", "unknown"),
         "cuda": machine.get("cuda", {}),
         "compiler": context.result("kernels").get("compiler", "unknown"),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "memcheck": (sanitizer.reason or sanitizer.status) if sanitizer else "not run",
     }
 
 
@@ -169,29 +172,41 @@ def kernel_entry(
     named = re.compile(re.escape(kernel.name) + r"(?![\w/])")
     own_tests = {name: outcome for name, outcome in tests.items() if named.search(name)}
     own_timings = [entry for entry in timings if entry["backend"] == kernel.name]
-    why_not = doubt(own_tests, own_timings, context)
+    sanitizers = watched(kernel.name, context)
+    why_not = doubt(own_tests, own_timings, sanitizers)
     return {
         "source_hash": _cuda_source.source_hash(kernel),
         "status": "unverified" if why_not else "verified",
         "why_not": why_not,
         "tests": own_tests,
+        "sanitizers": sanitizers,
         "cubins": context.result("kernels").get("cubins", {}).get(kernel.name, {}),
         "timings": [compact(entry) for entry in own_timings],
     }
 
 
-def doubt(tests: dict[str, str], timings: list[dict[str, Any]], context: Context) -> str:
+def watched(kernel: str, context: Context) -> dict[str, str]:
+    """Tool -> what compute-sanitizer said of a kernel, or why it said nothing."""
+    found = {}
+    for tool in verify_gpu.TOOLS:
+        step = context.state.steps.get(f"sanitize:{tool}") or Outcome(status="unfinished", reason="not begun")
+        whole = f"not run: {step.reason}" if step.status == "unfinished" else step.reason or step.status
+        found[tool] = step.result.get("kernels", {}).get(kernel, whole)
+    return found
+
+
+def doubt(tests: dict[str, str], timings: list[dict[str, Any]], sanitizers: dict[str, str]) -> str:
     """Why a kernel cannot be called verified; empty when it can."""
     failed = [name for name, outcome in tests.items() if outcome in ("failed", "error")]
     errors = [entry["error"] for entry in timings if entry.get("error")]
-    sanitizer = context.state.steps.get("sanitize")
+    wrong = [f"{t}: {said}" for t, said in sanitizers.items() if verify_gpu.speaks_against(said)]
     if failed:
         return f"{len(failed)} GPU tests failed, the first is {failed[0]}"
     if "passed" not in tests.values():
         return "no GPU test of it passed"
     if errors or not timings:
         return errors[0] if errors else "it was not timed"
-    return f"memcheck: {sanitizer.reason}" if sanitizer and sanitizer.status == "failed" else ""
+    return wrong[0] if wrong else ""
 
 
 def compact(entry: dict[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,13 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from .journal import atomic_write
+from .journal import ANEW, atomic_write
 from .peers_run import NO_PEER
 from .verify_state import MOST_FILES, RUNNING, Context, Failed, Skipped
 
@@ -130,77 +128,6 @@ def need_gpu(context: Context) -> None:
         raise Skipped(reason)
 
 
-def tests(context: Context) -> dict[str, Any]:
-    """Every test that needs a GPU, each with its result."""
-    need_gpu(context)
-    if not (context.root / "tests").is_dir():
-        raise Skipped("no tests/ beside the package: run verify in a checkout")
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
-        done = context.python(
-            "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"
-        )
-        if not report.exists():
-            raise Failed(f"pytest ended with {done.returncode} and wrote no report: {tail(done)}")
-        results = junit_results(report.read_text())
-    summary = {"summary": last_line(done.stdout).strip("= "), "tests": results}
-    if done.returncode:
-        bad = [name for name, outcome in results.items() if outcome in ("failed", "error")]
-        raise Failed(f"pytest ended with {done.returncode}; failed: {', '.join(bad[:10]) or 'none'}", summary)
-    return summary
-
-
-def junit_results(text: str) -> dict[str, str]:
-    """Test name -> passed | failed | error | skipped: REASON, from a JUnit file of pytest's."""
-    results = {}
-    for case in ET.fromstring(text).iter("testcase"):
-        outcome = next((e for e in case if e.tag in ("failure", "error", "skipped")), None)
-        word = "passed" if outcome is None else {"failure": "failed"}.get(outcome.tag, outcome.tag)
-        if word == "skipped" and outcome is not None:
-            word = f"skipped: {outcome.get('message', '')}"
-        results[f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"] = word
-    return results
-
-
-def sanitize(context: Context) -> dict[str, Any]:
-    """compute-sanitizer memcheck over every kernel at small sizes."""
-    need_gpu(context)
-    tool = find_sanitizer()
-    script = context.root / "tests" / "gpu_sanitize.py"
-    if tool is None:
-        raise Skipped("compute-sanitizer was not found on PATH or in the CUDA toolkit's folders")
-    if not script.exists():
-        raise Skipped("no tests/gpu_sanitize.py beside the package: run verify in a checkout")
-    command = [
-        tool,
-        "--tool",
-        "memcheck",
-        "--error-exitcode",
-        "9",
-        "--leak-check",
-        "no",
-        sys.executable,
-        str(script),
-    ]
-    done = context.run(command)
-    lines = [
-        line.removeprefix("=========").strip() for line in done.stdout.splitlines() if line.startswith("===")
-    ]
-    result = {"tool": "memcheck", "exit": done.returncode, "summary": lines[-1] if lines else ""}
-    if done.returncode or "ERROR SUMMARY: 0 errors" not in done.stdout:
-        raise Failed(f"memcheck ended with {done.returncode}: {tail(done)}", result)
-    return result
-
-
-def find_sanitizer() -> str | None:
-    """Path of compute-sanitizer, or None."""
-    homes = [os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
-    places = [f"{home}/{part}" for home in homes if home for part in ("bin", "compute-sanitizer")]
-    return shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path=os.pathsep.join(places)
-    )
-
-
 def kernels(context: Context) -> dict[str, Any]:
     """Raw timings of each CUDA kernel and of cuBLAS, unverified ones too, in a process of their own."""
     need_gpu(context)
@@ -275,11 +202,19 @@ def measured(
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """What a measuring command printed, and the run that it exported, kept as `target`.
 
-    Skipped where there is no peer.
+    What it had kept of an interrupted run under other conditions goes, and all is measured anew. Skipped
+    where there is no peer.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        done = context.python("-m", "suite", command, *options, "-q", "--export-json", str(path))
+        words = ("-m", "suite", command, *options, "-q", "--export-json", str(path))
+        done = context.python(*words)
+        if not path.exists() and ANEW in done.stderr:
+            journal = Path(options[options.index("--journal") + 1])
+            why = last_line(done.stderr).removeprefix("error: ").replace(str(journal), journal.name)
+            context.notes.append(f"measured anew: {why.rpartition('; ')[0]}")
+            journal.unlink(missing_ok=True)
+            done = context.python(*words)
         if not path.exists() and NO_PEER in done.stderr:
             raise Skipped(last_line(done.stderr).removeprefix("error: "))
         if not path.exists():

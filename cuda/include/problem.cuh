@@ -34,10 +34,14 @@ struct Operand {
 // C = alpha * A * B + beta * C with A m x k, B k x n, C m x n, `batch` times.
 // gemv: n = 1 and k = the length of x = B. vector_add, copy: n entries, m = k = 1.
 // beta = 0 never reads C. The host sets k = 0 when alpha = 0, so A and B are not read then.
+// splits, workspace and tickets are for launcher "split_k", see split.cuh; 1 and null without it.
 struct Problem {
   Operand a, b, c;
   index_t m, n, k, batch;
   double alpha, beta;
+  index_t splits;
+  Acc *workspace;
+  unsigned *tickets;
 };
 
 __device__ __forceinline__ double to_acc(double x) { return x; }
@@ -70,13 +74,18 @@ struct Tile {
   index_t row, col, batch;
 };
 
-// Blocks number the tiles row by row along gridDim.x alone: it may reach 2^31 - 1, y and z only 65535.
+// Tile number `index`, counted row by row, product after product.
 // All three counts are below 2^31 (the launcher refuses more), so the divisions can be 32-bit ones.
-__device__ __forceinline__ Tile tile_of_block(const Problem &p, int tile_m, int tile_n) {
+__device__ __forceinline__ Tile tile_at(const Problem &p, int tile_m, int tile_n, unsigned index) {
   const unsigned rows = unsigned((p.m + tile_m - 1) / tile_m);
   const unsigned columns = unsigned((p.n + tile_n - 1) / tile_n);
-  const unsigned row = blockIdx.x / columns, column = blockIdx.x - row * columns;
+  const unsigned row = index / columns, column = index - row * columns;
   return {index_t(row % rows) * tile_m, index_t(column) * tile_n, index_t(row / rows)};
+}
+
+// A block for every tile, along gridDim.x alone: it may reach 2^31 - 1, y and z only 65535.
+__device__ __forceinline__ Tile tile_of_block(const Problem &p, int tile_m, int tile_n) {
+  return tile_at(p, tile_m, tile_n, blockIdx.x);
 }
 
 // Launched in place of the kernel to measure what a launch costs with nothing behind it.

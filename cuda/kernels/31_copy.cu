@@ -11,24 +11,75 @@
 //
 // [[variant]]
 // threads = [256, 1]
-// tile = [1, 1024, 1]
+// tile = [1, 4096, 1]
+// defines = { STREAM = 0 }
+//
+// [[variant]]
+// name = "stream"
+// threads = [256, 1]
+// tile = [1, 4096, 1]
+// defines = { STREAM = 1 }
+//
+// [[variant]]
+// name = "2048s"
+// threads = [256, 1]
+// tile = [1, 2048, 1]
+// defines = { STREAM = 1 }
+//
+// [[variant]]
+// name = "1024"
+// threads = [1024, 1]
+// tile = [1, 8192, 1]
+// defines = { STREAM = 0 }
 // ///
-#include "problem.cuh"
+#include "pieces.cuh"
 
-constexpr int ITEMS = TILE_N / THREADS;
-static_assert(ITEMS * THREADS == TILE_N, "every thread takes the same number of entries");
+constexpr int PACKS = TILE_N / (THREADS * VECTOR), ITEMS = TILE_N / THREADS;
+static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same number of packs");
 
-extern "C" __global__ void __launch_bounds__(THREADS) copy(const Problem p) {
+// Pieces of 16 bytes, counted from the first line on, `packs` in all; reads before the first write.
+__device__ void copy_packs(const T *a, T *c, index_t packs) {
+  const index_t first = index_t(blockIdx.x) * (THREADS * PACKS) + threadIdx.x;
+  Vector pieces[PACKS];
+#pragma unroll
+  for (int i = 0; i < PACKS; ++i) {
+    const index_t at = first + i * THREADS;
+    if (at < packs) pieces[i] = load_once(a + at * VECTOR);
+  }
+#pragma unroll
+  for (int i = 0; i < PACKS; ++i) {
+    const index_t at = first + i * THREADS;
+    if (at < packs) write_vector(c + at * VECTOR, pieces[i]);
+  }
+}
+
+// One entry at a time, for operands that do not share their boundaries.
+__device__ void copy_entries(const T *a, T *c, index_t n) {
   const index_t first = index_t(blockIdx.x) * TILE_N + threadIdx.x;
   T entries[ITEMS];
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < p.n) entries[i] = __ldg(p.a.data + at);
+    if (at < n) entries[i] = __ldg(a + at);
   }
 #pragma unroll
   for (int i = 0; i < ITEMS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < p.n) p.c.data[at] = entries[i];
+    if (at < n) c[at] = entries[i];
   }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) copy(const Problem p) {
+  const T *a = p.a.data;
+  T *c = p.c.data;
+  const int phase = to_boundary(c);
+  if (to_boundary(a) != phase) return copy_entries(a, c, p.n);
+  index_t head = to_line(c); // a warp's 512 bytes are then four whole lines
+  if (head > p.n) head = p.n;
+  const index_t packs = (p.n - head) / VECTOR, rest = head + packs * VECTOR;
+  copy_packs(a + head, c + head, packs);
+
+  // The first block takes what is no whole piece: the entries before the first line and behind the last piece.
+  const index_t single = threadIdx.x < head ? threadIdx.x : rest + threadIdx.x - head;
+  if (blockIdx.x == 0 && single < p.n) c[single] = __ldg(a + single);
 }

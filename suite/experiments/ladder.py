@@ -1,4 +1,4 @@
-"""`ladder`: what each idea buys, from three plain loops to the real library."""
+"""`ladder`: what each idea buys, from plain loops to the real library, on the CPU or on a GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ import msgspec
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from backends.arithmetic import canonical_dtype
+from backends.arithmetic import MATHS, canonical_dtype
 
 from .. import export, ladder, options
 from ..analysis import ladder as analysis
 from ..exits import Exit, Stop
 from ..journal import Journal
+from ..ladder_cuda_measure import CudaClimb
+from ..ladder_cuda_plan import TITLES
 from ..ladder_measure import Climb, Request, Step
 from ..options import Parsed, listed, many, one_of, seconds, whole
 from ..record import Run
 from ..render import ladder as render
 from ..render import terminal
 from ..shapes import parse_sizes
+from . import _ladder_cuda as _cuda
 from ._resume import journal_path, kept_in, program, resumable
 from ._run import clean, new_run
 from .report import console_for
@@ -43,6 +46,8 @@ def measure(climb: Climb, command: str = "") -> Run:
 def options_of(climb: Climb) -> dict[str, Any]:
     """As it stands in the record."""
     asked, provider = climb.asked, climb.provider
+    if isinstance(climb, CudaClimb):
+        return _cuda.options_of(climb)
     return {
         "device": asked.device,
         "sizes": list(asked.sizes),
@@ -100,13 +105,17 @@ def progress(hidden: bool) -> Iterator[Callable[[Step], None] | None]:
         yield lambda step: shown.update(task, completed=step.done, total=step.total, description=step.text)
 
 
-HELP = """What does each idea buy, from three plain loops to the real library?
+HELP = """What does each idea buy, from plain loops to the real library?
 
 Every rung changes one thing of the rung before. Each is first shown to compute right results, then all are
-timed in rounds, called from C. Beside each rate: the part of the peak (multiply-adds in registers, measured
-in the same rounds), the gain over the rung before, and the arithmetic intensity that the rung's tile has by
-counting. A rung that is too slow for the time budget is not timed at that size, and a note says how long it
-would take.
+timed in rounds. Beside each rate: the part of the peak (multiply-adds in registers, measured in the same
+rounds), the gain over the rung before, and the arithmetic intensity that the rung's tile has by counting. A
+rung that is too slow for the time budget is not timed at that size, and a note says how long it would take.
+
+On a GPU (--device cuda) the rungs are the kernels in cuda/kernels, with cuBLAS at the top, in parts: square
+and ragged products, long sums, few columns, batches, gemv and vectors. Their rates are throughput, runs
+replayed from a graph; the latency of one launch from Python stands beside. Without a GPU, RECORDED figures
+are shown.
 
 \b
 Examples:
@@ -115,9 +124,17 @@ Examples:
   gemm-crossover ladder --rung 01_naive --sizes 1023,1024 --time-budget 2m   rows 4096 bytes apart, or not
   gemm-crossover ladder --threads 1 --export-markdown ladder.md
   GEMM_ISA=avx2 gemm-crossover ladder                                        as on an older processor
+  gemm-crossover ladder --device cuda                                        float32 in fp32, every part
+  gemm-crossover ladder --device cuda --dtype f16,bf16,f32 --math all --part square,ragged
+  gemm-crossover ladder --device cuda --part square --sizes 4096 --counters  bytes by Nsight Compute, too
 
-The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explains them.
+The rungs of the CPU are short C files in cpu/ladder (docs/ladder-cpu.md), those of the GPU short CUDA files
+in cuda/kernels (docs/ladder-cuda.md).
 """
+
+CUDA_ONLY = ("math", "part", "ragged", "counters", "require_gpu")
+CPU_SIZES = (64, 256, 512, 1024)
+CPU_BUDGET_S = 60.0
 
 
 @click.command(help=HELP)
@@ -132,33 +149,51 @@ The rungs of the CPU are short C files in cpu/ladder; docs/ladder-cpu.md explain
 @click.option(
     "--sizes",
     type=Parsed("sizes", parse_sizes),
-    default="64,256,512,1024",
-    show_default=True,
     metavar="SIZES",
-    help="M = N = K: a list, 64:2048:x2 (times 2) or 64:512:+64 (plus 64).",
+    help="M = N = K: a list, 64:2048:x2 (times 2) or 64:512:+64 (plus 64).  [default: 64,256,512,1024; cuda:"
+    " 1024,2048,4096]",
 )
 @many(
     "--dtype",
-    parse=listed(lambda text: one_of(DTYPES, "dtype")(canonical_dtype(text))),
+    parse=listed(canonical_dtype),
     kind="dtype",
-    default=DTYPES,
-    show_default=",".join(DTYPES),
-    help="float32, float64 or both; f32, fp32, f64 and the like are understood.",
+    help="float32, float64, and on a GPU float16, bfloat16; f32, fp32, f64 and the like are understood."
+    "  [default: float32,float64; cuda: float32]",
+)
+@many(
+    "--math",
+    parse=listed(one_of((*MATHS, "all"), "math")),
+    kind="math",
+    help=f"cuda: arithmetics, of {', '.join(MATHS)}, or all that a rung has.  [default: that of the dtype]",
+)
+@many(
+    "--part",
+    parse=listed(one_of(tuple(TITLES), "part")),
+    kind="part",
+    help=f"cuda: only these of {', '.join(TITLES)}.  [default: all]",
+)
+@click.option(
+    "--ragged",
+    type=Parsed("sizes", parse_sizes),
+    metavar="SIZES",
+    help="cuda: sizes of part ragged.  [default: 1000,1023,2047,4097]",
 )
 @many("--rung", parse=listed(str), kind="name", help="Only this rung (repeatable).  [default: all]")
+@click.option(
+    "--counters", is_flag=True, help="cuda: bytes and intensity by Nsight Compute (ncu) beside the model."
+)
+@click.option("--require-gpu", is_flag=True, help="cuda: exit 5 without a usable GPU, no RECORDED figures.")
 @click.option(
     "--threads",
     type=Parsed("integer", whole("threads")),
     metavar="COUNT",
-    help="Threads of the rungs that use several.  [default: all that may be used]",
+    help="CPU threads of the rungs that use several.  [default: all that may be used]",
 )
 @click.option(
     "--time-budget",
     type=Parsed("time", seconds),
-    default="60",
-    show_default=True,
     metavar="TIME",
-    help="Seconds for the whole run, the checks of results included (90, 90s, 2m).",
+    help="Seconds for the whole run, the checks of results included (90, 90s, 2m).  [default: 60; cuda: 300]",
 )
 @click.option(
     "--seed",
@@ -183,13 +218,11 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     climb = climb_of(given)
     out = console_for(targets)
     if given["dry_run"]:
-        for line in plan_lines(climb):
+        for line in (_cuda.plan_lines if isinstance(climb, CudaClimb) else plan_lines)(climb):  # type: ignore[arg-type]
             out.print(Text(line))
         return Exit.OK
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
-    climb.journal = journal_for(climb, given["journal"], given["resume"])
-    with resumable(climb.journal, f"{program()} {words}"), progress(given["quiet"]) as climb.tell:
-        run = measure(climb, f"gemm-crossover {words}")
+    run = recorded(climb, given["require_gpu"]) or climbed(climb, words, given)
     try:
         render.show(run, out, quiet=given["quiet"])
     finally:  # a closed pipe or a full disk behind standard output
@@ -199,16 +232,42 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     return ending(run, given["threads"], climb.provider)
 
 
+def recorded(climb: Climb, required: bool) -> Run | None:
+    """On a machine without a GPU, what was recorded of another one; None where it can be measured here."""
+    if not isinstance(climb, CudaClimb) or not (reason := climb.provider.unavailable()):
+        return None
+    if required:
+        raise Stop(f"--require-gpu: no usable GPU: {reason}", Exit.NO_GPU)
+    return _cuda.recorded(climb.asked, reason)
+
+
+def climbed(climb: Climb, words: str, given: dict[str, Any]) -> Run:
+    """The run measured here, resumed where that was asked for."""
+    climb.journal = journal_for(climb, given["journal"], given["resume"])
+    with resumable(climb.journal, f"{program()} {words}"), progress(given["quiet"]) as climb.tell:
+        run = measure(climb, f"gemm-crossover {words}")
+    if not isinstance(climb, CudaClimb):
+        return run
+    climb.provider.close()
+    return _cuda.completed(run, given["counters"])
+
+
 def climb_of(given: dict[str, Any]) -> Climb:
     """The climb that the options ask for. Stop where it cannot begin."""
+    if given["device"] == "cuda":
+        return _cuda.climb_of(_cuda.request_of(given), _cuda.provider())
+    for name in (name for name in CUDA_ONLY if given[name]):
+        raise Stop(f"--{name.replace('_', '-')} is an option of --device cuda", Exit.USAGE)
+    for dtype in (dtype for dtype in given["dtype"] if dtype not in DTYPES):
+        raise Stop(f"dtype {dtype!r} is unknown: use one of {', '.join(DTYPES)}", Exit.USAGE)
     provider = ladder.provider(given["device"])
     asked = Request(
         device=given["device"],
-        sizes=given["sizes"],
-        dtypes=given["dtype"],
+        sizes=given["sizes"] or CPU_SIZES,
+        dtypes=given["dtype"] or DTYPES,
         rungs=given["rung"],
         threads=given["threads"],
-        time_budget_s=given["time_budget"],
+        time_budget_s=given["time_budget"] or CPU_BUDGET_S,
         seed=given["seed"],
     )
     return Climb(checked(asked, provider), provider)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .. import verify_install, verify_record, verify_state, verify_steps
+from .. import verify_gpu, verify_install, verify_record, verify_state, verify_steps
 from ..exits import Exit, Stop
 from ..options import Parsed, flat, listed, seconds
 from ..render import terminal
@@ -33,6 +33,7 @@ MEASURING = (
     "suite/search.py",
     "suite/sweep.py",
 )
+SANITIZED = (*KERNELS, "tests/gpu_sanitize.py", "tests/cuda_cases.py", "tests/cuda_shapes.py")
 PEERS = (*NATIVE, "suite/peers*.py")
 LADDER = (*NATIVE, "suite/ladder*.py", "suite/gate*.py", "suite/trials*.py", "suite/harness*.py")
 PEERS_BUDGET_S = 480.0
@@ -41,7 +42,8 @@ Step = Callable[[Context], dict[str, Any]]
 
 
 def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Step, Sequence[str]]]:
-    """Name -> (step, the sources it depends on), in order. `crossover:...` is one step for each run.
+    """Name -> (step, the sources it depends on), in order. `crossover:...` is one step for each run,
+    `sanitize:...` one for each tool.
 
     peers_s: the time budget of step `peers`.
     """
@@ -49,8 +51,11 @@ def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Ste
         "build": (verify_steps.build, NATIVE),
         "environment": (verify_steps.environment, ("suite/machine.py", "backends")),
         "c": (verify_steps.c_tests, (*NATIVE, "tests/c")),
-        "tests": (verify_steps.tests, (*MEASURING, "tests")),
-        "sanitize": (verify_steps.sanitize, (*KERNELS, "tests/gpu_sanitize.py")),
+        "tests": (verify_gpu.tests, (*MEASURING, "tests")),
+        **{
+            f"sanitize:{tool}": (partial(verify_gpu.sanitize, tool=tool), SANITIZED)
+            for tool in verify_gpu.TOOLS
+        },
         "kernels": (verify_steps.kernels, (*KERNELS, "suite/verify_kernels.py")),
         "record": (verify_record.write_verified, KERNELS),
     }
@@ -62,11 +67,12 @@ def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Ste
                 found[f"crossover:{op}:{dtype}:{memory}"] = (run, MEASURING)
     for dtype in ("float32", "float64"):
         options = verify_steps.sweep_options(dtype)
-        run = partial(verify_steps.crossover_run, options=options, target=out / "sweep.json")
+        run = partial(verify_steps.crossover_run, options=options, target=out / "crossover.json")
         found[f"sweep:{dtype}"] = (run, MEASURING)
     return found | {
         "peers": (partial(verify_steps.peers_run, budget_s=peers_s), PEERS),
         "ladder": (verify_steps.ladder_run, LADDER),
+        "ladder-cuda": (verify_gpu.ladder, (*KERNELS, *LADDER, "cuda/peaks")),
         "compare": (verify_record.compare_runs, MEASURING),
         "profile": (verify_record.write_profile, MEASURING),
     }
@@ -74,7 +80,7 @@ def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Ste
 
 GROUPS = (
     *("build", "environment", "c", "tests", "sanitize", "kernels", "record"),
-    *("crossover", "sweep", "peers", "ladder", "compare", "profile"),
+    *("crossover", "sweep", "peers", "ladder", "ladder-cuda", "compare", "profile"),
 )
 CHEAP = ("build", "record", "compare", "profile")
 """Run at every call: `build` sets up what the others need, the rest only reads what is there."""
@@ -154,7 +160,7 @@ Examples:
 
 DIR/verified.json says which kernels were shown to work; it is put into place at once, so that they are
 candidates in the crossover runs that follow. DIR/profile.json holds these runs for machines without a GPU.
-DIR/peers.json and DIR/ladder.json are the runs of these two commands: `report` shows them.
+DIR/peers.json, DIR/ladder.json (the CPU's) and DIR/ladder-cuda.json are runs that `report` shows.
 
 \b
 Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call, 130 interrupted.
@@ -194,6 +200,8 @@ def command(
         )
     if install is not None:
         click.echo(verify_install.install(install))
+        if said := verify_install.install_ladder(install):
+            click.echo(said)
         return Exit.OK
     assert out is not None
     known = all_steps(out.resolve(), peers_budget)

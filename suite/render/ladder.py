@@ -6,11 +6,13 @@ import csv
 import io
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from ..analysis.ladder import Step, check, dtypes, groups, sizes, steps, wrong
+from ..analysis import ladder as analysis
+from ..analysis.ladder import Step, dtypes, groups, sizes, steps, wrong
 from ..journal import compact
 from ..record import Run
 from . import figures, markdown
@@ -26,8 +28,26 @@ BAR = 40
 NAME = 22
 
 
+def _cuda(run: Run) -> Any:
+    """The module that shows a run of the GPU's ladder; None for one of the CPU's."""
+    if run.options.get("device") != "cuda":
+        return None
+    from . import ladder_cuda  # which takes its bars from here
+
+    return ladder_cuda
+
+
+def check(run: Run) -> None:
+    """ValueError for a record that lacks what is shown of it."""
+    other = _cuda(run)
+    (other or analysis).check(run)
+
+
 def show(run: Run, out: Console, *, quiet: bool = False) -> None:
     """Print the run; quiet: only the rates over the sizes."""
+    if other := _cuda(run):
+        other.show(run, out, quiet=quiet)
+        return
     if not quiet:
         out.print(Text(machine_line(run)))
         _table(out, explained(run), wraps=True)
@@ -149,20 +169,30 @@ def _chart(out: Console, run: Run, dtype: str) -> None:
 
 
 def chart(found: Sequence[Step], width: int, mark: str) -> str:
-    """A bar for each rung by the logarithm of its rate: `width` marks for the fastest, 1 for the slowest."""
-    rates = [step.flop_s for step in found if step.flop_s]
-    low, high = math.log(min(rates)), math.log(max(rates))
+    """A bar for each rung in GFLOP/s."""
+    return bars([(step.rung["name"], step.flop_s / 1e9) for step in found], width, mark)
+
+
+def bars(rates: Sequence[tuple[str, float]], width: int, mark: str) -> str:
+    """A bar for each name by the logarithm of its rate: `width` marks for the largest, 1 for the smallest.
+
+    0 stands for no rate.
+    """
+    logs = [math.log(rate) for _, rate in rates if rate]
+    low, high = min(logs), max(logs)
     lines = []
-    for step in found:
-        part = (math.log(step.flop_s) - low) / ((high - low) or 1) if step.flop_s else 0
-        bar = mark * (1 + round(part * (width - 1))) if step.flop_s else ""
-        label = figures.significant(step.flop_s / 1e9) if step.flop_s else "not timed"
-        lines.append(f"{step.rung['name']:<{NAME}} {bar} {label}")
+    for name, rate in rates:
+        part = (math.log(rate) - low) / ((high - low) or 1) if rate else 0
+        bar = mark * (1 + round(part * (width - 1))) if rate else ""
+        label = figures.significant(rate) if rate else "not timed"
+        lines.append(f"{name:<{NAME}} {bar} {label}")
     return "\n".join(lines)
 
 
 def makers(run: Run) -> dict[str, Callable[[], bytes]]:
     """For each kind of export the function that makes its bytes."""
+    if other := _cuda(run):
+        return other.makers(run)
     return {
         "json": lambda: compact(run),
         "csv": lambda: to_csv(run),

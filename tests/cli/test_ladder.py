@@ -75,6 +75,13 @@ WRONG = [
     (("--device", "tpu"), "device 'tpu' is unknown: use one of cpu"),
     (("--dtype", "float16"), "dtype 'float16' is unknown: use one of float32, float64"),
     (("--dtype", "float33"), "'float33' is unknown"),
+    (("--math", "tf32"), "--math is an option of --device cuda"),
+    (("--counters",), "--counters is an option of --device cuda"),
+    (("--device", "cuda", "--math", "fp99"), "math 'fp99' is unknown: use one of fp64, fp32"),
+    (("--device", "cuda", "--part", "cubes"), "part 'cubes' is unknown: use one of square, ragged"),
+    (("--device", "cuda", "--math", "fp64"), "fp64 is no arithmetic of float32"),
+    (("--device", "cuda", "--rung", "99_magic"), "rung '99_magic' is unknown: use one of 01_naive"),
+    (("--device", "cuda", "--rung", "31_copy", "--part", "square"), "no rung asked for computes square"),
     (("--rung", "09_magic"), "rung '09_magic' is unknown: use one of 01_naive"),
     (("--sizes", "64:8"), "start:stop:x2"),
     (("--sizes", "0"), "0 is outside 1"),
@@ -148,3 +155,27 @@ def test_an_interrupted_climb_is_gone_on_with(tmp_path, no_gpu):
     cells = json.loads(target.read_text())["cells"]
     assert {cell["problem"]["m"] for cell in cells} == {16, 64, 96, 128, 160, 192}
     assert cells[0]["samples_s"] == kept[0]["samples_s"] and not journal.exists()
+
+
+def test_the_plan_for_a_gpu_names_arithmetics_problems_and_rungs():
+    result = invoke("ladder", "--device", "cuda", "--dtype", "f32,f16", "--dry-run", "--sizes", "512,1024")
+    assert result.exit_code == 0, result.output
+    for words in (
+        "float32 in fp32, float16 in fp16",
+        "square 4, ragged 8",
+        "01_naive",
+        "cublas",
+        "about 300 s",
+    ):
+        assert words in result.output, words
+
+
+def test_without_a_gpu_there_is_one_line_or_the_record(tmp_path, no_gpu):
+    done = run_suite("ladder", "--device", "cuda", "-q", env=no_gpu, cwd=tmp_path)
+    if done.returncode == 0:
+        assert done.stdout.startswith("RECORDED: ")
+    else:
+        assert done.returncode == 1 and done.stderr.startswith("error: no GPU to climb on: ")
+        assert len(done.stderr.splitlines()) == 1
+    refused = run_suite("ladder", "--device", "cuda", "--require-gpu", env=no_gpu, cwd=tmp_path)
+    assert refused.returncode == 5 and refused.stderr.startswith("error: --require-gpu: no usable GPU: ")

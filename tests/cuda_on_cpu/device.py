@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import functools
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -58,17 +59,31 @@ def library(name: str) -> Path:
     return target
 
 
-def compile_source(path: Path, entry: str, defines: dict[str, int]) -> Path:
-    """Any kernel source as a shared library with `run_kernel`."""
-    wrapper = f'#include "kernel_on_cpu.h"\n#include "{path}"\n#include "kernel_entry.h"\n'
-    key = hashlib.sha256(repr((path.read_text(), entry, sorted(defines.items()))).encode()).hexdigest()[:16]
+_DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+
+
+@functools.cache
+def headers() -> Path:
+    """A folder with our CUDA headers, those for the CPU in place of the same ones for a GPU."""
+    path = folder() / "include"
+    path.mkdir()
+    found = {h.name: h for place in (source.root() / "include", HERE / "include") for h in place.iterdir()}
+    for name, header in found.items():
+        (path / name).symlink_to(header)
+    return path
+
+
+def compile_source(path: Path, entry: str, defines: dict[str, int], include: Path | None = None) -> Path:
+    """Any kernel source as a shared library with `run_kernel`. include: a folder in place of `headers()`."""
+    text = _DYNAMIC.sub(r"__shared__ \1 \2[SHARED_BYTES / sizeof(\1)];", path.read_text())
+    key = hashlib.sha256(repr((text, entry, sorted(defines.items()), include)).encode()).hexdigest()[:16]
     cpp, target = folder() / f"{key}.cpp", folder() / f"{key}.so"
     if not target.exists():
-        cpp.write_text(wrapper)
-        folders = [HERE, HERE / "include", source.root() / "include"]
+        cpp.write_text(f'#include "kernel_on_cpu.h"\n#line 1 "{path}"\n{text}\n#include "kernel_entry.h"\n')
         flags = ["-std=c++17", "-O2", "-fno-gnu-unique", "-shared", "-fPIC", f"-DKERNEL_ENTRY={entry}"]
-        flags += [f"-D{name}={value}" for name, value in defines.items()] + [f"-I{f}" for f in folders]
-        _run("g++", *flags, str(cpp), "-o", str(target))
+        flags += ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]  # as on the hardware
+        flags += [f"-D{name}={value}" for name, value in defines.items()]
+        _run("g++", *flags, f"-I{HERE}", f"-I{include or headers()}", str(cpp), "-o", str(target))
     return target
 
 
@@ -81,8 +96,9 @@ def compile_kernel(name: str, dtype: str, target: str) -> compiling.Compiled:
 
 
 def held() -> int:
-    """What sessions have not freed: allocations * 1000000 + streams * 1000 + events."""
-    return int(ctypes.CDLL(str(library("driver"))).fake_held())
+    """What sessions have not freed: graphs * 10**9 + allocations * 1000000 + streams * 1000 + events."""
+    loaded = ctypes.CDLL(str(library("driver")))
+    return int(loaded.fake_graphs()) * 10**9 + int(loaded.fake_held())
 
 
 def _forget() -> None:

@@ -74,6 +74,7 @@ int cuDeviceGetAttribute(int *v, int attribute, int d) {
   *v = attribute == 75   ? compute / 10
        : attribute == 76 ? compute % 10
        : attribute == 16 ? 4
+       : attribute == 39 ? 2048
                          : 1 << 20;
   return d ? 101 : OK;
 }
@@ -172,12 +173,63 @@ int cuFuncGetAttribute(int *v, int attribute, void *function) {
 int cuFuncSetAttribute(void *function, int attribute, int value) {
   return function && attribute == 8 && value ? OK : INVALID;
 }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *v, void *function, int threads,
+                                                size_t shared) {
+  return *v = shared > 232448 ? 0 : 2048 / threads, function ? OK : BAD_HANDLE;
+}
+
+/* A graph is a list of launches; the arguments are read when it is launched, so they must still be there. */
+struct node {
+  struct node *next;
+  void *function, **arguments;
+  unsigned gx, bx, by;
+};
+static struct node *captured, **captured_end;
+static int capturing, graph_count;
+int fake_graphs(void) { return graph_count; }
+int cuStreamBeginCapture_v2(void *stream, int mode) {
+  if (!stream_ok(stream) || capturing || mode != 2) return BAD_HANDLE;
+  return capturing = 1, captured = 0, captured_end = &captured, OK;
+}
+int cuStreamEndCapture(void *stream, void **graph) {
+  if (!stream_ok(stream) || !capturing) return BAD_HANDLE;
+  capturing = 0;
+  if (getenv("FAKE_NO_GRAPHS")) return 901; /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
+  struct node **head = malloc(sizeof *head);
+  *head = captured, *graph = head, ++graph_count;
+  return OK;
+}
+int cuGraphInstantiateWithFlags(void **executable, struct node **graph, uint64_t flags) {
+  struct node **head = malloc(sizeof *head);
+  *head = *graph, *graph = 0, *executable = head, ++graph_count;
+  return flags ? INVALID : OK;
+}
+int cuGraphDestroy(struct node **graph) {
+  for (struct node *n = *graph, *next; n; n = next) next = n->next, free(n);
+  return --graph_count, free(graph), OK;
+}
+int cuGraphExecDestroy(struct node **executable) { return cuGraphDestroy(executable); }
+
+static int launch(void *function, unsigned gx, unsigned bx, unsigned by, void **arguments) {
+  const __typeof__(functions[0]) *f = function;
+  return f->empty ? OK : f->run(arguments[0], gx, bx, by);
+}
+int cuGraphLaunch(struct node **executable, void *stream) {
+  if (!stream_ok(stream) || capturing) return BAD_HANDLE;
+  for (struct node *n = *executable; n; n = n->next) {
+    const int code = launch(n->function, n->gx, n->bx, n->by, n->arguments);
+    if (code) return code;
+  }
+  return OK;
+}
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
   if (!stream_ok(stream)) return BAD_HANDLE;
   if (!gx || gx > 2147483647u || gy != 1 || gz != 1 || bz != 1 || bx * by > 1024 ||
       shared > 232448 || extra)
     return INVALID;
-  const __typeof__(functions[0]) *f = function;
-  return f->empty ? OK : f->run(arguments[0], gx, bx, by);
+  if (!capturing) return launch(function, gx, bx, by, arguments);
+  struct node *n = malloc(sizeof *n);
+  *n = (struct node){0, function, arguments, gx, bx, by};
+  return *captured_end = n, captured_end = &n->next, OK;
 }

@@ -1,6 +1,6 @@
 /* Behind the .cu file: what the stand-in driver calls. KERNEL_ENTRY names the kernel. */
 extern "C" int run_kernel(const void *problem, unsigned blocks, unsigned x, unsigned y) {
-  kernel_cpu::block_size = {x, y, 1};
+  kernel_cpu::block_size = {x, y, 1}, kernel_cpu::grid_size = {blocks, 1, 1};
   for (unsigned b = 0; b < blocks; ++b) {
     kernel_cpu::block_index = {b, 0, 0};
     const int line = kernel_cpu::run_block(x * y, [&] { KERNEL_ENTRY(*(const Problem *)problem); });

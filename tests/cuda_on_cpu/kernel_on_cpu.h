@@ -1,10 +1,12 @@
 /* Runs a CUDA kernel's source on the CPU: every thread of a block is a fiber that stops at each barrier.
  *
- * Force-included in front of a .cu file. It covers __syncthreads, __syncwarp, __shfl_down_sync, __ldg,
- * shared memory (filled with NaN before each block) and, in include/mma.h, wmma fragments.
+ * Included in front of a .cu file. It covers __syncthreads, __syncwarp, __shfl_down_sync, __ldg,
+ * shared memory (filled with NaN before each block), in include/mma.h wmma fragments, and in
+ * include/cp_async.cuh asynchronous copies.
  * A barrier that not all threads of a block reach, or that different threads reach at different lines, is
  * reported. Fibers run forward, in reverse or shuffled: the KERNEL_ORDER variable says forward, reverse, random. */
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +22,7 @@
 #define __syncthreads() kernel_cpu::wait(kernel_cpu::BLOCK, __LINE__)
 #define __syncwarp()    kernel_cpu::wait(kernel_cpu::WARP, __LINE__)
 
-struct int4 {
+struct alignas(16) int4 {
   int x, y, z, w;
 };
 
@@ -29,17 +31,24 @@ struct Index {
   unsigned x, y, z;
 };
 enum Wait { RUNNING, BLOCK, WARP, DONE };
+struct Copy { /* an asynchronous one on its way: `size` bytes, of which the last are zeros */
+  void *to;
+  const void *from;
+  int size, bytes, group;
+};
 struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
   Wait wait = RUNNING;
   int line = 0;
   double slot = 0;
+  int group = 0;
+  std::vector<Copy> copies;
 };
 inline std::vector<Fiber> fibers;
 inline ucontext_t scheduler;
 inline unsigned current;
-inline Index thread_index, block_index, block_size;
+inline Index thread_index, block_index, block_size, grid_size;
 inline int mistake; /* line of a barrier that was not reached by all, 0 if none */
 
 inline void wait(Wait kind, int line) {
@@ -69,11 +78,15 @@ inline bool release(Wait kind, unsigned first, unsigned last) {
 
 template <class Body> void entry(void *body) { (*static_cast<Body *>(body))(); }
 
-inline unsigned pick(unsigned step, unsigned count, const std::vector<unsigned> &shuffled) {
-  const char *order = getenv("KERNEL_ORDER");
-  if (order && !strcmp(order, "reverse")) return count - 1 - step;
-  if (order && !strcmp(order, "random")) return shuffled[step];
-  return step;
+/* In which order the fibers of a block take turns. */
+inline std::vector<unsigned> turns(unsigned threads) {
+  const char *name = getenv("KERNEL_ORDER");
+  std::vector<unsigned> order(threads);
+  for (unsigned i = 0; i < threads; ++i) order[i] = i;
+  if (name && !strcmp(name, "reverse")) std::reverse(order.begin(), order.end());
+  if (name && !strcmp(name, "random"))
+    for (unsigned i = threads; i-- > 1;) std::swap(order[i], order[rand() % (i + 1)]);
+  return order;
 }
 
 extern "C" char __start_kernel_shared[] __attribute__((weak));
@@ -81,12 +94,7 @@ extern "C" char __stop_kernel_shared[] __attribute__((weak));
 
 /* 0, or the line of a wrong barrier. */
 template <class Body> int run_block(unsigned threads, Body body) {
-  static std::vector<unsigned> shuffled;
-  if (shuffled.size() != threads) {
-    shuffled.resize(threads);
-    for (unsigned i = 0; i < threads; ++i) shuffled[i] = i;
-    for (unsigned i = threads; i-- > 1;) std::swap(shuffled[i], shuffled[rand() % (i + 1)]);
-  }
+  const std::vector<unsigned> order = turns(threads);
   char *shared = __start_kernel_shared; /* null where the kernel has no shared memory */
   asm("" : "+r"(shared));
   if (shared) memset(shared, 0xff, __stop_kernel_shared - __start_kernel_shared);
@@ -99,7 +107,8 @@ template <class Body> int run_block(unsigned threads, Body body) {
   };
   for (Fiber &f : fibers) {
     f.stack.resize(1 << 16);
-    f.wait = RUNNING;
+    f.wait = RUNNING, f.group = 0;
+    f.copies.clear();
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = f.stack.data();
     f.context.uc_stack.ss_size = f.stack.size();
@@ -109,8 +118,7 @@ template <class Body> int run_block(unsigned threads, Body body) {
   }
   for (bool moved = true; moved;) {
     moved = false;
-    for (unsigned step = 0; step < threads; ++step) {
-      const unsigned i = pick(step, threads, shuffled);
+    for (const unsigned i : order) {
       if (fibers[i].wait != RUNNING) continue;
       moved = true, current = i;
       thread_index = {i % block_size.x, i / block_size.x, 0};
@@ -129,8 +137,13 @@ template <class Body> int run_block(unsigned threads, Body body) {
 #define threadIdx kernel_cpu::thread_index
 #define blockIdx  kernel_cpu::block_index
 #define blockDim  kernel_cpu::block_size
+#define gridDim   kernel_cpu::grid_size
 
+template <class V> V min(V a, V b) { return a < b ? a : b; }
+template <class V> V max(V a, V b) { return a < b ? b : a; }
 template <class V> inline V __ldg(const V *p) { return *p; }
+template <class V> inline V __ldcs(const V *p) { return *p; }
+template <class V> inline void __stcs(V *p, V value) { *p = value; }
 
 /* Both halves of a shuffle are barriers of the warp: write, wait, read, wait. */
 template <class V> V shuffle_down(V value, unsigned delta, int line) {
@@ -143,3 +156,24 @@ template <class V> V shuffle_down(V value, unsigned delta, int line) {
   return result;
 }
 #define __shfl_down_sync(mask, value, delta) shuffle_down(value, delta, __LINE__)
+
+/* Blocks run one after another, so an atomic is an ordinary access and a fence nothing. */
+template <class V> inline V __ldcg(const V *p) { return *p; }
+inline void __threadfence() {}
+inline unsigned atomicInc(unsigned *count, unsigned last) {
+  const unsigned old = *count;
+  *count = old >= last ? 0 : old + 1;
+  return old;
+}
+
+/* Between two barriers every thread of the block can see what the others hold. */
+inline int any_of_block(int mine, int line) {
+  using namespace kernel_cpu;
+  fibers[current].slot = mine;
+  wait(BLOCK, line);
+  int any = 0;
+  for (const Fiber &f : fibers) any |= f.slot != 0;
+  wait(BLOCK, line);
+  return any;
+}
+#define __syncthreads_or(mine) any_of_block(mine, __LINE__)

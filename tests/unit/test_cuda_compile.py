@@ -13,6 +13,7 @@ import pytest
 
 from backends import Problem
 from backends import _cuda_compile as compiling
+from backends import _cuda_peaks as peaks
 from backends import _cuda_source as source
 from backends import _cuda_tma as tma
 from backends.base import Unavailable
@@ -44,6 +45,7 @@ CASES = [
     for dtype in kernel.header.dtypes
     for more in layouts(kernel, dtype)
 ]
+PEAKS = [(f, kind) for f in peaks.files() for kind in f.header.instructions]
 
 
 def nvrtc_reason() -> str:
@@ -71,6 +73,20 @@ def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, mo
     assert all(values == ("0", "0", "0") for values in spills)
     for symbol in (kernel.header.entry, "empty_kernel"):
         assert symbol.encode() in compiled.cubin
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(("file", "kind"), PEAKS, ids=lambda v: v if isinstance(v, str) else v.path.stem)
+def test_peaks_compile_without_spills_where_they_are_offered(file, kind, target):
+    compute = divmod(int(target.removeprefix("sm_").removesuffix("a")), 10)
+    flags = [*peaks.options(file, kind, target), "--ptxas-options=-v"]
+    if file not in peaks.offered(kind, compute):
+        with pytest.raises(Unavailable, match="does not compile"):
+            compiling.compile_path(file.path, "peak", flags)
+        return
+    cubin, log = compiling.compile_path(file.path, "peak", flags)
+    assert file.header.entry.encode() in cubin
+    assert "0 bytes spill stores, 0 bytes spill loads" in log and "warning" not in log.lower()
 
 
 def test_hopper_gets_its_own_instructions():
@@ -131,3 +147,13 @@ def test_a_compiler_error_shows_the_log(tmp_path):
     (kernel,) = source.parse(path)
     with pytest.raises(Unavailable, match=r"(?s)cuda:92_wrong does not compile.*92_wrong\.cu\(\d+\): error"):
         compiling.compile_file(kernel, "float32", "sm_90a")
+
+
+def test_a_cubin_is_kept_where_a_folder_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMM_CUBIN_CACHE", str(tmp_path / "cubins"))
+    first = compiling.compile_file(KERNELS[0], "float32", "sm_90a")
+    assert [p.name for p in (tmp_path / "cubins").iterdir()] == [f"{first.kernel_hash}.cubin"]
+    monkeypatch.setattr(compiling, "compile_path", lambda *_: pytest.fail("compiled again"))
+    assert compiling.compile_file(KERNELS[0], "float32", "sm_90a").cubin == first.cubin
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        compiling.compile_file(KERNELS[0], "float32", "sm_80")

@@ -1,4 +1,4 @@
-"""Kernels and cuBLAS on a real GPU: exact results in every layout, large grids, large indices, sessions.
+"""Kernels and cuBLAS on a real GPU: exact results in every layout, long sums, batches, sessions.
 
 Test names carry the backend's name: `python -m suite verify` reads from them which kernel passed what.
 """
@@ -14,32 +14,13 @@ import backends
 from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
 from backends._cuda_session import Buffers
 from backends.cublas import COMPUTE
-from backends.operands import numpy_dtype
 from tests import cuda_cases as cases
+from tests import gpu_kinds as gpu
 
 pytestmark = pytest.mark.gpu
 
-PRIMES = (2, 3, 7, 13, 31, 61, 127)
-KINDS = [(k, dtype) for k in cases.KERNELS.values() for dtype in k.header.dtypes]
-GEMMS = [(k, dtype) for k, dtype in KINDS if k.header.op == "gemm"]
-each_kernel = pytest.mark.parametrize(("kernel", "dtype"), KINDS, ids=lambda v: getattr(v, "name", v))
-each_gemm = pytest.mark.parametrize(("kernel", "dtype"), GEMMS, ids=lambda v: getattr(v, "name", v))
-
-
-@pytest.fixture(autouse=True)
-def usable(request):
-    """Skip what this GPU or environment cannot run, with the reason; free memory is the same afterwards."""
-    values = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    kernel, dtype = values.get("kernel"), values.get("dtype")
-    if kernel is not None:
-        state = backends.get(kernel.name).probe()
-        if not state.ok:
-            pytest.skip(f"no GPU for {kernel.name}: {state.reason}")
-    if dtype is not None:
-        try:
-            numpy_dtype(dtype)
-        except Unavailable as error:
-            pytest.skip(str(error))
+each_kernel, each_gemm, KINDS = gpu.each_kernel, gpu.each_gemm, gpu.KINDS
+usable = pytest.fixture(autouse=True)(gpu.usable)
 
 
 def run(kernel, problems):
@@ -53,30 +34,10 @@ def test_exact_at_and_beside_the_tile(kernel, dtype):
 
 
 @each_kernel
-def test_exact_for_primes_and_sizes_to_130(kernel, dtype):
-    rng = np.random.default_rng(5)
-    random = [tuple(int(x) for x in rng.integers(1, 131, 3)) for _ in range(6)]
-    primes = [(m, n, k) for m, n, k in zip(PRIMES, PRIMES[::-1], PRIMES[2:] + PRIMES[:2], strict=True)]
-    op = kernel.header.op
-    shapes = [{"gemm": s, "gemv": (*s[:2], 1)}.get(op, (1, s[1], 1)) for s in random + primes]
-    run(kernel, cases.problems(kernel, dtype, shapes))
-
-
-@each_kernel
 def test_exact_for_a_long_sum(kernel, dtype):
     op = kernel.header.op
     shape = {"gemm": (65, 33, 8192 + 5), "gemv": (65, 100_003, 1)}.get(op, (1, 3_000_017, 1))
     run(kernel, cases.problems(kernel, dtype, [shape]))
-
-
-@each_gemm
-@pytest.mark.parametrize("direction", ["tall", "wide"])
-def test_more_than_65535_tiles_in_one_direction(kernel, dtype, direction):
-    tile_m, tile_n, _ = kernel.variant.tile
-    shape = (65_600 * tile_m + 1, 1, 3) if direction == "tall" else (1, 65_600 * tile_n + 1, 3)
-    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
-    m, n, k = shape
-    cases.check(kernel, Problem(m=m, n=n, k=k, dtype=dtype, math=math), cases.Layout(1, 0))
 
 
 @each_gemm
@@ -85,40 +46,6 @@ def test_batches(kernel, dtype):
     for count, k in ((2, 18), (70_000, 2)):
         p = Problem(m=5, n=35, k=k, batch=count, dtype=dtype, math=math, trans_b=True, beta=-2.0)
         cases.check(kernel, p, cases.Layout(1, 3))
-
-
-@each_gemm
-def test_indices_beyond_32_bits(kernel, dtype):
-    """C has more than 2^31 entries: its first, middle and last rows are right."""
-    device = _cuda_driver.device(0)
-    device.activate()
-    m, n = 50_000, 43_000
-    size = np.dtype(numpy_dtype(dtype)).itemsize
-    if device.driver.free_memory() < m * n * size + (1 << 30):
-        pytest.skip(f"no GPU memory for {m * n * size} bytes")
-    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
-    p = Problem(m=m, n=n, k=1, dtype=dtype, math=math)
-    d, stream = device.driver, device.driver.stream()
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-4, 5, count).astype(numpy_dtype(dtype)) for count in (m, n))
-    row = np.zeros(n, numpy_dtype(dtype))
-    addresses = [d.alloc(x.nbytes) for x in (a, b)] + [d.alloc(m * n * size)]
-    try:
-        for address, x in zip(addresses, (a, b), strict=False):
-            d.check("copy in", d.copy_in(address, x.ctypes.data, x.nbytes, stream)())
-        places = _cuda_launch.places(p, tuple(addresses))
-        launch = _cuda_launch.prepare(kernel, p, device, places, stream)
-        assert not launch.run()
-        for i in (0, m // 2, m - 1):
-            start = addresses[2] + i * n * size
-            d.check("copy out", d.copy_out(row.ctypes.data, start, row.nbytes, stream)())
-            d.check("run", d.synchronize(stream)())
-            want = a[i].astype(np.float64) * b.astype(np.float64)
-            assert (row.astype(np.float64) == want).all(), f"row {i}"
-    finally:
-        for address in addresses:
-            d.free(address)
-        d.call("cuStreamDestroy_v2", stream)
 
 
 def random_session(backend, p, host_memory="pageable"):

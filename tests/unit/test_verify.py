@@ -11,12 +11,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import backends
 from backends import _cuda_compile, _cuda_source
-from suite import verify_install, verify_kernels, verify_record, verify_state, verify_steps
+from suite import (
+    journal,
+    verify_gpu,
+    verify_install,
+    verify_kernels,
+    verify_record,
+    verify_state,
+    verify_steps,
+)
 from suite.analysis.crossover import Crossover, Point, crossover
 from suite.analysis.ratio import Ratio
 from suite.exits import Exit, Stop
 from suite.experiments import verify
+from suite.journal import ANEW
 from suite.peers_run import NO_PEER
 from suite.record import Run
 from suite.verify_state import Context, Failed, Outcome, OutOfTime, Skipped, State
@@ -157,20 +167,6 @@ def test_a_damaged_state_is_named(tmp_path):
         verify_state.load(tmp_path)
 
 
-def test_junit_results():
-    text = (
-        '<testsuites><testsuite><testcase classname="tests.contract.test_a" name="t[cuda:01_naive]"/>'
-        '<testcase classname="tests.b" name="u"><failure message="m"/></testcase>'
-        '<testcase classname="tests.b" name="v"><skipped message="no GPU"/></testcase>'
-        "</testsuite></testsuites>"
-    )
-    assert verify_steps.junit_results(text) == {
-        "contract.test_a::t[cuda:01_naive]": "passed",
-        "b::u": "failed",
-        "b::v": "skipped: no GPU",
-    }
-
-
 def cross(*verdicts):
     return crossover([Point(size, WIN if won else LOSS) for size, won in verdicts])
 
@@ -221,6 +217,9 @@ class Exporting(Context):
         self.files = max(self.files, len(list(self.out.iterdir())))
         if self.fault:
             return subprocess.CompletedProcess(words, 1, "", f"error: {self.fault}\n")
+        if "other conditions" in Path(journal).read_text():
+            text = f"error: {journal} cannot be resumed: a was 1 there and is 2 now; {ANEW}\n"
+            return subprocess.CompletedProcess(words, 2, "", text)
         run = {
             "experiment": words[2],
             "cells": [1],
@@ -234,11 +233,12 @@ class Exporting(Context):
 
 def test_there_are_never_more_files_than_a_lent_machine_hands_back(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_steps, "need_gpu", lambda _: None)
-    monkeypatch.setattr(verify_record, "runs_in", lambda *_: {"": Run(machine={})})
+    monkeypatch.setattr(verify_gpu, "need_gpu", lambda _: None)
+    monkeypatch.setattr(verify_record, "runs_in", lambda *_, **__: {"": Run(machine={})})
     monkeypatch.setattr(verify_record.profiles, "build", lambda *_: Run())
     c = Exporting(tmp_path, State())
     steps = verify.all_steps(tmp_path)
-    kinds = ("crossover", "sweep", "peers", "ladder", "profile")
+    kinds = ("crossover", "sweep", "peers", "ladder", "ladder-cuda", "profile")
     names = [name for name in steps if name.split(":")[0] in kinds]
     (tmp_path / "verified.json").touch()
     for _ in range(2):  # again with all files there
@@ -246,7 +246,7 @@ def test_there_are_never_more_files_than_a_lent_machine_hands_back(tmp_path, mon
             outcome = verify_state.run_step(c, name, steps[name][0], "")
             assert outcome.status == "done", (name, outcome.reason)
         assert sorted(path.name for path in tmp_path.iterdir()) == [
-            "crossover.json", "ladder.json", "log.txt", "peers.json", "profile.json", "sweep.json",
+            "crossover.json", "ladder-cuda.json", "ladder.json", "log.txt", "peers.json", "profile.json",
             "verified.json", "verify.json",
         ]  # fmt: skip
     assert c.files == 8
@@ -279,6 +279,30 @@ def test_only_what_was_measured_with_the_same_sources_is_gone_on_with(tmp_path):
     assert [path.exists() for path in (*kept, other)] == [False, True, True]
 
 
+def test_what_was_measured_under_other_conditions_is_measured_anew(tmp_path):
+    """No step waits for somebody to delete the file of an interrupted run: the note says what differed."""
+    c = Exporting(tmp_path, State())
+    for name, also in (("peers", "; not compared: cblas:mkl"), ("ladder", "")):
+        (tmp_path / f"running-{name}.jsonl").write_text("other conditions")
+        outcome = verify_state.run_step(c, name, verify.all_steps(tmp_path)[name][0], "")
+        assert outcome.status == "done"
+        assert outcome.reason == (
+            f"measured anew: running-{name}.jsonl cannot be resumed: a was 1 there and is 2 now{also}"
+        )
+        assert not (tmp_path / f"running-{name}.jsonl").exists()
+    outcome = verify_state.run_step(c, "ladder", verify.all_steps(tmp_path)["ladder"][0], "")
+    assert outcome.reason == ""
+
+
+def test_a_journal_of_another_environment_names_that_remedy(tmp_path):
+    """The words by which `measured` knows it."""
+    path, run = tmp_path / "j", Run(machine={"threads": {"environment": {}}})
+    journal.Journal.create(path, run).close()
+    now = Run(machine={"threads": {"environment": {"MKL_THREADING_LAYER": "GNU"}}})
+    with pytest.raises(journal.RecordError, match=f"MKL_THREADING_LAYER was None .*{ANEW}$"):
+        journal.Journal.resume(path, now)
+
+
 @pytest.mark.parametrize(
     ("fault", "status"), [(f"{NO_PEER}: pip install it", "skipped"), ("it died", "failed")]
 )
@@ -293,14 +317,17 @@ KERNELS = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda
 PROBLEM = {"op": "gemm", "m": 8, "n": 8, "k": 8, "dtype": "float32", "math": "fp32", "alpha": 1.0}
 
 
-def hardware_run(tmp_path, outcome="passed", error=None, memcheck="done"):
+def hardware_run(tmp_path, outcome="passed", error=None, verdict="right: float32: 9 products"):
     tests = {f"contract::test[{k.name}]": outcome for k in KERNELS}
     timed = {"problem": PROBLEM, "samples_s": [1.23456e-5], "error": error}
     timings = [{"backend": k.name, **timed} for k in KERNELS]
     steps = {
         "tests": Outcome(status="done", result={"tests": tests}),
         "kernels": Outcome(status="done", result={"compiler": "NVRTC 13.0", "timings": timings}),
-        "sanitize": Outcome(status=memcheck, reason="one error" if memcheck == "failed" else ""),
+        "sanitize:memcheck": Outcome(
+            status="done" if verdict.startswith("right") else "failed",
+            result={"kernels": {k.name: verdict for k in KERNELS}},
+        ),
         "environment": Outcome(status="done", result={"machine": {"gpus": [{"name": "some GPU"}]}}),
     }
     return Context(tmp_path, State(steps=steps))
@@ -318,6 +345,8 @@ def test_verified_json_holds_what_was_shown(tmp_path):
     assert entry["source_hash"] == _cuda_source.source_hash(KERNELS[0])
     assert (entry["status"], entry["gpu"], entry["compiler"]) == ("verified", "some GPU", "NVRTC 13.0")
     assert entry["timings"][0]["samples_s"] == [1.235e-5]
+    assert entry["sanitizers"]["memcheck"] == "right: float32: 9 products"
+    assert entry["sanitizers"]["racecheck"] == "not run: not begun"
     assert list(entry["tests"]) == [f"contract::test[{KERNELS[0].name}]"]
     assert (tmp_path / "in_place.json").read_bytes() == (tmp_path / "verified.json").read_bytes()
 
@@ -328,7 +357,7 @@ def test_verified_json_holds_what_was_shown(tmp_path):
         ({"outcome": "failed"}, "GPU tests failed"),
         ({"outcome": "skipped: no reason"}, "no GPU test of it passed"),
         ({"error": "gate: exact"}, "gate: exact"),
-        ({"memcheck": "failed"}, "memcheck: one error"),
+        ({"verdict": "Invalid __global__ read"}, "memcheck: Invalid __global__ read"),
     ],
 )
 def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
@@ -375,6 +404,9 @@ def test_runs_are_kept_by_their_options(tmp_path):
     assert json.loads(target.read_text()) == {"a": {"cells": 3}, "b": {"cells": 2}}
 
 
+FEW = ("cuda:01_naive", "cuda:20_gemv_warp_row", "cuda:31_copy")
+
+
 @pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
 def test_kernels_are_timed_and_hashed(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_kernels, "GEMM_SIZES", (9,))
@@ -382,12 +414,14 @@ def test_kernels_are_timed_and_hashed(tmp_path, monkeypatch):
     monkeypatch.setattr(verify_kernels, "VECTOR_SIZES", (100,))
     monkeypatch.setattr(verify_kernels, "WARM_S", 0.0)
     monkeypatch.setattr(_cuda_compile, "version", lambda: (13, 0))
+    few = [backends.get(name) for name in FEW]
+    monkeypatch.setattr(backends, "all_backends", lambda: few)
+    monkeypatch.setattr(_cuda_source, "all_kernels", lambda: {b.name: b.kernel for b in few})
     with stand_in.device():
         assert verify_kernels.main(tmp_path / "kernels.json") == 0
     found = json.loads((tmp_path / "kernels.json").read_text())
-    ours = [entry for entry in found["timings"] if entry["backend"].startswith("cuda:")]
-    assert {entry["backend"] for entry in ours} == {k.name for k in KERNELS} == set(found["cubins"])
-    assert [entry["error"] for entry in ours if entry.get("error")] == []
-    assert all(len(entry["samples_s"]) >= verify_kernels.FEW_SAMPLES for entry in ours)
+    assert {entry["backend"] for entry in found["timings"]} == set(FEW) == set(found["cubins"])
+    assert [entry["error"] for entry in found["timings"] if entry.get("error")] == []
+    assert all(len(entry["samples_s"]) >= verify_kernels.FEW_SAMPLES for entry in found["timings"])
     assert found["compiler"] == "NVRTC 13.0"
     assert {len(digest) for kernel in found["cubins"].values() for digest in kernel.values()} == {64}

@@ -1,0 +1,40 @@
+// mma.sync in fp64, rounded as FMA rounds: the tensor cores of data centre GPUs do twice what their FP64 units do.
+//
+// Eight doubles of K are one mma. Two of them fill 16 bytes, so a lane takes entries 2t and 2t + 1 of K where the
+// instruction's own numbering says t and t + 4: the order of K is free as long as A and B agree.
+//
+// /// kernel
+// entry = "mma_sync_fp64"
+// op = "gemm"
+// dtypes = ["float64"]
+// math = ["fp64"]
+// launcher = "grid2d"
+// min_sm = 80
+// teaches = "Tensor cores without loss of precision: m16n8k8 on sm_90, four m8n8k4 on sm_80."
+//
+// [[variant]]
+// threads = [256, 1]
+// tile = [128, 128, 16]
+// shared_bytes = 131072
+// defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "128x64"
+// threads = [128, 1]
+// tile = [128, 64, 16]
+// shared_bytes = 98304
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 16]
+// shared_bytes = 65536
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
+// ///
+#include "mma_gemm.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS) mma_sync_fp64(const Problem p) {
+  extern __shared__ int4 stages[];
+  mma_gemm(p, stages);
+}

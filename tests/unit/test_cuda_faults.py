@@ -1,0 +1,169 @@
+"""The CPU stand-in is there to catch missing barriers, bounds and waits: each is planted once, in every rung.
+
+Each fault is [file, what stands there, what is put in its place]; see tests/cuda_on_cpu/faults.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cuda_on_cpu import device as stand_in
+
+pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+NAIVE = "01_naive.cu"
+SHARED = "02_shared_tile.cu"
+BANKS = "03_bank_conflict.cu"
+THREAD = "04_thread_tile.cu"
+REGISTER = "05_register_tile.cu"
+ASYNC = "06_cp_async.cu"
+WARP = "07_warp_tile.cu"
+COPIES = "async_tile.cuh"
+TILE = "register_tile.cuh"
+VECTOR = "vector.cuh"
+EPILOGUE = "epilogue.cuh"
+
+WAIT = "cp_async_wait<STAGES - 2>();"
+LATE = "cp_async_wait<STAGES - 1>();"  # one stage may be missing
+FIRST = "__syncthreads(); // the first stage is there"
+NEXT = "__syncthreads(); // the next stage is there, and nobody reads this one any more"
+STORES = {
+    "no bound on rows stored": [TILE, "if (at >= p.m) return;", ""],
+    "no bound on columns stored": [EPILOGUE, "if (vectors && left >= VECTOR) {", "if (vectors) {"],
+    "no bound on the last columns": [EPILOGUE, "if (e < left) store_result", "store_result"],
+    "vectors at any address": [VECTOR, "(unsigned long long)data % 16 == 0 &&", ""],
+}
+COPYING = {
+    "no bound on copies along i": [COPIES, "(e < inside,", "(true,"],
+    "no bound on the first copies": [COPIES, "      if (e < inside)\n", ""],
+    "no zeros behind K": [COPIES, "k < depth ? int(sizeof(T)) : 0", "int(sizeof(T))"],
+}
+
+FAULTS = {
+    "cuda:01_naive": {
+        "no bound": [NAIVE, "if (row >= p.m || col >= p.n) return;", ""],
+        "beta = 0 reads C": ["problem.cuh", "if (beta != Acc(0)) result", "result"],
+    },
+    "cuda:02_shared_tile": {
+        "no first barrier": [SHARED, "__syncthreads(); // both tiles", "// both tiles"],
+        "no second barrier": [SHARED, "__syncthreads(); // everyone", "// everyone"],
+        "no bound on loads": [SHARED, "row + i < rows && col + j < cols;", "true;"],
+        "no bound on stores": [SHARED, "if (row >= p.m || col >= p.n) return; // the last", "// the last"],
+        "early return": [SHARED, "  Acc sum = 0;\n", "  if (tile.row + y >= p.m) return;\n  Acc sum = 0;\n"],
+    },
+    "cuda:03_bank_conflict": {
+        "no first barrier": [BANKS, "__syncthreads(); // both tiles", "// both tiles"],
+        "no second barrier": [BANKS, "__syncthreads(); // everyone", "// everyone"],
+        "no bound on loads": [BANKS, "first_i + i < extent_i && first_k + k < extent_k;", "true;"],
+        "no bound on stores": [BANKS, "if (row >= p.m || col >= p.n) return; // the last", "// the last"],
+        "early return": [BANKS, "  Acc sum = 0;\n", "  if (tile.col + x >= p.n) return;\n  Acc sum = 0;\n"],
+    },
+    "cuda:04_thread_tile": {
+        "no first barrier": [THREAD, "__syncthreads(); // both tiles", "// both tiles"],
+        "no second barrier": [THREAD, "__syncthreads(); // everyone", "// everyone"],
+        "no bound on loads": [THREAD, "row + i < rows && col + j < cols;", "true;"],
+        "no bound on rows stored": [THREAD, "if (row < p.m && col < p.n)", "if (col < p.n)"],
+        "no bound on columns stored": [THREAD, "if (row < p.m && col < p.n)", "if (row < p.m)"],
+    },
+    "cuda:05_register_tile": {
+        "no first barrier": [REGISTER, "__syncthreads(); // both tiles", "// both tiles"],
+        "no second barrier": [REGISTER, "__syncthreads(); // everyone", "// everyone"],
+        "no bound on rows loaded": [REGISTER, "i + e < rows && k < depth;", "k < depth;"],
+        "no bound on k loaded": [REGISTER, "i + e < rows && k < depth;", "i + e < rows;"],
+        "edges copied as whole": [REGISTER, "rows >= TILE_M && depth >= TILE_K;", "true;"],
+        **STORES,
+    },
+    "cuda:06_cp_async": {
+        "no wait": [ASYNC, WAIT, ""],
+        "a wait for one stage too few": [ASYNC, WAIT, LATE],
+        "no barrier": [ASYNC, "__syncthreads(); // this stage", "// this stage"],
+        **COPYING,
+        **STORES,
+    },
+    "cuda:06_cp_async/multistage": {
+        "a wait for one stage too few": [ASYNC, WAIT, LATE],
+        "no group for an empty stage": [ASYNC, "    cp_async_commit();\n  };", "  };\n  cp_async_commit();"],
+    },
+    "cuda:07_warp_tile": {
+        "no first wait": [WARP, f"{WAIT}\n    {FIRST}", FIRST],
+        "no first barrier": [WARP, FIRST, ""],
+        "no wait": [WARP, f"      {WAIT}\n", ""],
+        "no barrier": [WARP, NEXT, ""],
+        "a barrier for busy warps only": [WARP, NEXT, f"if (busy) {NEXT}"],
+        "copies by busy warps only": [WARP, "        a_tile.copy_all(shared + writing);\n", ""],
+        "no bound on copies along i": COPYING["no bound on copies along i"],
+        "no bound on rows stored": STORES["no bound on rows stored"],
+    },
+}  # fmt: skip
+
+SPLIT = "split.cuh"
+MEETING = {
+    "every block writes C": [SPLIT, "group, members)) return false;", "group, members)) {}"],
+    "a ticket too few": [SPLIT, "(tickets + group, members)", "(tickets + group, members - 1)"],
+    "tickets not reset": [SPLIT, "atomicInc(ticket, count - 1)", "atomicInc(ticket, ~0u)"],
+    "parts overlap": [SPLIT, "steps * (number + 1) / splits", "(steps * (number + 1) / splits + 1)"],
+    "the first part only": [SPLIT, "first + j * stride", "first"],
+    "one tile's tickets for all": [SPLIT, "p.tickets + index_t(part.tile) * splits", "p.tickets"],
+}  # fmt: skip
+COPY = "copy_tile.cuh"
+TILES = {
+    "no bound along K": [COPY, "right - i * RIGHT : 0", "BREADTH : 0"],
+    "no bound on rows": [COPY, "i * DOWN < down", "true"],
+}
+SKINNY, MMA, BATCHED, COLUMNS = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu", "20_gemv_columns.cu"
+ROW = "warp_dot.cuh"
+FAULTS |= {
+    "cuda:13_split_k": MEETING,
+    "cuda:14_batched": {
+        "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
+        "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
+        "no wait": [BATCHED, "cp_async_wait<0>();", ""],
+        "no bound on rows stored": [BATCHED, "if (i < height)", "if (true)"],
+        "no bound on columns stored": [BATCHED, "if (!mine || me >= width) return;", "if (!mine) return;"],
+        "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
+    },
+    "cuda:20_gemv_columns": {
+        **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
+        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
+        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
+    },
+    "cuda:20_gemv_vector": {
+        "no head": [ROW, "if (me < head) sum", "if (false) sum"],
+        "no tail": [ROW, "if (tail < count) sum", "if (false) sum"],
+        "no bound on the last pieces": [ROW, "if (!CHECKED || j * STRIDE < left)\n      sums", "sums"],
+    },
+    "cuda:21_skinny": {
+        "no wait": [SKINNY, WAIT, ""],
+        "no barrier": [SKINNY, "__syncthreads(); // this stage", "// this stage"],
+        "no barrier between teams": [SKINNY, "__syncthreads(); // the last stage", "// the last stage"],
+        **TILES,
+    },
+    "cuda:21_skinny_mma": {
+        "no wait": [MMA, WAIT, ""],
+        "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
+        **TILES,
+    },
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_stand_in_notices_every_planted_fault(name):
+    faults = {"none": [], **FAULTS[name]}
+    dtype = "float16" if "mma" in name else "float32"
+    asked = {"kernel": name, "dtype": dtype, "faults": faults}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
+        cwd=ROOT, input=json.dumps(asked), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    assert outcomes.pop("none") == "right", done.stderr
+    noticed = {"wrong", "SIGSEGV", "SIGILL"}
+    assert {fault: how for fault, how in outcomes.items() if how not in noticed} == {}, done.stderr

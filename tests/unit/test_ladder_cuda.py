@@ -1,0 +1,423 @@
+"""The GPU's ladder climbed on the CPU stand-in: parts, figures, tables, and what is shown without a GPU."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from backends import Problem, _cuda_compile, _cuda_source, cublas, cuda_kernels
+from backends._cuda_peaks import Rate
+from suite import journal, ladder_cuda, ladder_cuda_launch, ladder_cuda_plan, verify_install
+from suite.analysis import ladder_cuda as analysis
+from suite.exits import Exit, Stop
+from suite.experiments import _ladder_cuda as experiment
+from suite.experiments import ladder as command
+from suite.ladder_cuda_measure import CudaClimb, checked
+from suite.ladder_cuda_plan import CudaRequest
+from suite.record import GateResult
+from suite.render import ladder as render
+from tests.cuda_on_cpu import device as stand_in
+
+needs_compilers = pytest.mark.skipif(
+    bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here"
+)
+ROOT = Path(__file__).resolve().parents[2]
+PEAK_FLOP_S, PEAK_BYTE_S = 1e12, 1e11
+
+
+def variant(*tile):
+    return _cuda_source.Variant(threads=(32, 1), tile=tile)
+
+
+class TestModel:
+    """The arithmetic intensity of docs/ladder-cuda.md."""
+
+    HEADER = msgspec.structs.replace(next(iter(_cuda_source.all_kernels().values())).header, op="gemm")
+
+    @pytest.mark.parametrize(
+        ("tile", "size", "flop_per_byte"),
+        [
+            ((8, 32, 1), 4, 0.25),
+            ((8, 32, 1), 8, 0.125),
+            ((16, 16, 16), 4, 16 / 4),
+            ((32, 32, 32), 4, 32 / 4),
+            ((128, 128, 8), 4, 32.0),
+            ((128, 256, 64), 2, 2 * 128 * 256 / (384 * 2)),
+        ],
+    )
+    def test_of_a_tile(self, tile, size, flop_per_byte):
+        assert ladder_cuda.intensity(self.HEADER, variant(*tile), size) == flop_per_byte
+
+    def test_of_what_only_streams(self):
+        for op, want in (("gemv", 0.5), ("vector_add", 1 / 12), ("copy", 0.0)):
+            header = msgspec.structs.replace(self.HEADER, op=op)
+            assert ladder_cuda.intensity(header, variant(8, 1, 1), 4) == want
+
+    @pytest.mark.parametrize("tile", [1, 32, 128])
+    def test_counted_in_a_loop(self, tile):
+        """A tile by itself: bytes read for a step of k, against the FLOP of that step."""
+        read = sum(4 for _ in range(tile)) + sum(4 for _ in range(tile))
+        flops = sum(2 for _ in range(tile) for _ in range(tile))
+        deep = 1 if tile == 1 else 8
+        assert ladder_cuda.intensity(self.HEADER, variant(tile, tile, deep), 4) == flops / read
+
+
+def launcher(rung):
+    return rung.backend.kernel.header.launcher
+
+
+class TestPlan:
+    def test_every_kernel_file_is_a_rung_and_cublas_the_last(self):
+        names = [rung.name for rung in ladder_cuda.provider().rungs()]
+        files = [path.stem for path in _cuda_source.files()]
+        assert [name for name in names if "/" not in name] == [*files, "cublas"]
+        assert all(rung.changes and rung.idea for rung in ladder_cuda.provider().rungs())
+
+    def test_a_new_file_is_a_new_rung(self, tmp_path, monkeypatch):
+        old = _cuda_source.files()[0]
+        (tmp_path / "99_new.cu").write_text(old.read_text())
+        found = [cuda_kernels.CudaKernel(kernel) for kernel in _cuda_source.parse(tmp_path / "99_new.cu")]
+        monkeypatch.setattr(cuda_kernels, "load", lambda: found)
+        ladder_cuda._rungs.cache_clear()
+        try:
+            assert next(rung.name for rung in ladder_cuda.provider().rungs()) == "99_new"
+        finally:
+            ladder_cuda._rungs.cache_clear()
+
+    def test_only_problems_that_a_rung_is_meant_for(self):
+        asked = CudaRequest(rungs=("02_shared_tile",))
+        assert {p.op for p in asked.problems} == {"gemm"}
+        one = CudaRequest(rungs=("31_copy",))
+        assert {p.op for p in one.problems} == {"copy"}
+
+    def test_kernels_for_odd_shapes_stand_at_those_only(self):
+        rungs = {rung.name: rung for rung in ladder_cuda.provider().rungs()}
+        long_k, cube = Problem(m=128, n=128, k=65536), Problem(m=512, n=512, k=512)
+        special = [r for r in rungs.values() if r.name != "cublas" and launcher(r) in ladder_cuda.SPECIAL]
+        assert not any(ladder_cuda.concerns(rung, cube) for rung in special)
+        assert ladder_cuda.concerns(rungs["02_shared_tile"], cube)
+        split = [r for r in special if launcher(r) == "split_k" and r.backend.kernel.header.op == "gemm"]
+        assert all(ladder_cuda.concerns(rung, long_k) for rung in split)
+
+    def test_arithmetics_by_dtype_and_math(self):
+        of = ladder_cuda_plan.arithmetics
+        assert of(("float32",), ()) == (("float32", "fp32"),)
+        assert set(of(("float32", "float16"), ("all",))) >= {("float32", "fp32"), ("float16", "fp16")}
+        with pytest.raises(ValueError, match="fp64 is no arithmetic of float32"):
+            of(("float32",), ("fp64",))
+
+    def test_each_problem_knows_its_part(self):
+        asked = CudaRequest()
+        parts = [ladder_cuda_plan.part_of(asked, problem) for problem in asked.problems]
+        assert list(dict.fromkeys(parts)) == list(ladder_cuda_plan.TITLES)
+
+    def test_three_products_for_one(self):
+        provider = ladder_cuda.CudaLadder()
+        provider._peaks = type("Peaks", (), {"rate": lambda *_: Rate(3e14, "an instruction")})()
+        assert provider.peak("3xtf32", 0.1) == Rate(1e14, "an instruction")
+        rung = ladder_cuda.reference_rung()
+        p = Problem(m=8, n=8, k=8)
+        msgspec.structs.force_setattr(p, "math", "3xtf32")
+        assert ladder_cuda.problem_of(rung, p).math == "fp32"
+
+
+def right(sessions, seed):
+    return [GateResult(ok=True, max_error=1e-8) for _ in sessions]
+
+
+ASKED = CudaRequest(
+    sizes=(16, 32),
+    ragged=(17,),
+    parts=("square", "ragged", "gemv", "copy"),
+    rungs=("01_naive", "01_naive/uncoalesced", "02_shared_tile", "20_gemv_warp_row", "31_copy"),
+    time_budget_s=20.0,
+)
+
+
+@pytest.fixture(scope="module")
+def world():
+    """The stand-in for driver and cuBLAS, with scripted peaks and small problems."""
+    if stand_in.missing():
+        pytest.skip(stand_in.missing())
+    with pytest.MonkeyPatch.context() as patch:
+        path = str(stand_in.library("cublas"))
+        patch.setattr(cublas, "library_paths", lambda: [path])
+        patch.setattr(_cuda_compile, "version", lambda: (13, 0))
+        patch.setattr(cublas.Handle, "_idle", {})
+        cublas.library.cache_clear()
+        patch.setattr(ladder_cuda_plan, "GEMV_SIZES", (24,))
+        patch.setattr(ladder_cuda_plan, "VECTOR_SIZES", (64, 100))
+        with stand_in.device():
+            yield
+    cublas.library.cache_clear()
+
+
+def climb(asked=ASKED, gate=right):
+    one = experiment.climb_of(asked, ladder_cuda.CudaLadder())
+    one.gates = gate
+    peaks = {"bytes": Rate(PEAK_BYTE_S, "loads"), "fp32": Rate(PEAK_FLOP_S, "FFMA")}
+    one.provider.peak = lambda kind, seconds: peaks[kind]
+    return one
+
+
+@pytest.fixture(scope="module")
+def run(world):
+    held = stand_in.held()
+    found = command.measure(climb(), "gemm-crossover ladder --device cuda")
+    assert stand_in.held() == held, "sessions, graphs or events were not freed"
+    return found
+
+
+def shown(run, width=200, quiet=False):
+    file = io.StringIO()
+    render.show(run, Console(file=file, width=width, highlight=False), quiet=quiet)
+    return file.getvalue()
+
+
+@needs_compilers
+class TestClimb:
+    def test_throughput_and_latency_stand_apart(self, run):
+        cells = [c for c in run.cells if c.config["rung"] == "01_naive" and c.problem.m == 32]
+        assert [c.timing for c in cells] == ["throughput", "latency"]
+        assert [c.calls_from for c in cells] == ["device", "python"]
+        assert all(c.samples_s and c.gate.ok for c in cells)
+        assert cells[0].config["queued_by"] == "graph"
+
+    def test_every_part_has_its_rungs(self, run):
+        found = {
+            group[0]: analysis.steps(run, group, analysis.problems(run, group)[-1]) for group in groups(run)
+        }
+        names = {part: [step.rung["name"] for step in steps] for part, steps in found.items()}
+        assert names["square"] == ["01_naive", "01_naive/uncoalesced", "02_shared_tile", "cublas"]
+        assert names["gemv"] == ["20_gemv_warp_row", "cublas"] and names["copy"] == ["31_copy"]
+
+    def test_rates_and_what_they_are_part_of(self, run):
+        steps = by_name(run, ("square", "float32", "fp32"), 32)
+        naive, tiled, top = (steps[name] for name in ("01_naive", "02_shared_tile", "cublas"))
+        assert naive.flop_s == pytest.approx(2 * 32**3 / naive.time_s)
+        assert naive.of_reference == pytest.approx(top.time_s / naive.time_s) and top.of_reference == 1
+        assert tiled.gain == pytest.approx(naive.time_s / tiled.time_s), "not over the variant beside it"
+        least = max(2 * 32**3 / PEAK_FLOP_S, 3 * 32 * 32 * 4 / PEAK_BYTE_S)
+        assert naive.share == pytest.approx(least / naive.time_s)
+        assert naive.latency_s > 0
+
+    def test_ragged_sizes_beside_the_nearest_whole_one(self, run):
+        group = ("ragged", "float32", "fp32")
+        steps = analysis.ragged(run, group, analysis.problems(run, group)[0])
+        step = next(s for s in steps if s.rung["name"] == "02_shared_tile")
+        whole = by_name(run, ("square", "float32", "fp32"), 16)["02_shared_tile"]
+        assert step.of_whole == pytest.approx(step.flop_s / whole.flop_s)
+
+    def test_what_the_compiler_and_the_tile_say(self, run):
+        config = by_name(run, ("square", "float32", "fp32"), 32)["02_shared_tile"].cell.config
+        assert config["flop_per_byte"] == {"tile": 8.0} and config["occupancy"] == 1.0
+        assert config["registers"] == 32 and config["local_bytes"] == 0
+
+    def test_a_rung_that_the_hardware_lacks_says_why(self, world, monkeypatch):
+        monkeypatch.setenv("FAKE_COMPUTE", "30")
+        stand_in._forget()
+        try:
+            found = command.measure(
+                climb(msgspec.structs.replace(ASKED, parts=("copy",), rungs=("31_copy",)))
+            )
+        finally:
+            monkeypatch.delenv("FAKE_COMPUTE")
+            stand_in._forget()
+        assert {c.skip_reason for c in found.cells} == {
+            "Unavailable: cuda:31_copy needs compute capability 5.0, this is 3.0"
+        }
+        assert "skipped: 31_copy: Unavailable: cuda:31_copy needs" in shown(found)
+
+    def test_a_wrong_rung_is_not_timed_and_ends_the_command_with_an_error(self, world):
+        bad = GateResult(ok=False, failed="exact", detail="C[3, 3] is 1")
+
+        def gate(sessions, seed):
+            good = right(sessions, seed)
+            return [bad if s.info.kernel == "shared_tile" else g for s, g in zip(sessions, good, strict=True)]
+
+        one = climb(msgspec.structs.replace(ASKED, parts=("square",)), gate)
+        found = command.measure(one)
+        assert "WRONG RESULT, not timed: 02_shared_tile" in shown(found)
+        with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
+            command.ending(found, None, one.provider)
+
+    def test_the_real_gate_passes_on_the_stand_in(self, world):
+        one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
+        assert [c for c in command.measure(one).cells if not c.gate.ok or not c.samples_s] == []
+
+
+def groups(run):
+    return analysis.groups(run)
+
+
+def by_name(run, group, size):
+    problem = next(p for p in analysis.problems(run, group) if p.m == size)
+    return {step.rung["name"]: step for step in analysis.steps(run, group, problem)}
+
+
+@needs_compilers
+class TestTables:
+    def test_everything_is_there(self, run):
+        text = shown(msgspec.structs.replace(run, options=run.options | {"launch": COST}))
+        for words in (
+            "what it changes", "float32 in fp32, M = N = K: 32×32×32", "% of cuBLAS", "% of roof",
+            "occupancy",
+            "FLOP/B", "float32 in fp32, y = A x: GB/s", "% of the nearest whole size", "by FFMA",
+            "starting an empty kernel", "4.00 µs", "TFLOP/s over size; the line is the peak",
+            "c = a: GB/s", "2^6",
+        ):  # fmt: skip
+            assert words in text, words
+
+    def test_quiet_is_the_rates_alone(self, run):
+        text = shown(run, quiet=True)
+        assert "M = N = K: TFLOP/s" in text and "what it changes" not in text and "occupancy" not in text
+
+    @pytest.mark.parametrize("width", [60, 100])
+    def test_narrow_terminals_lose_nothing(self, run, width):
+        text = shown(run, width=width)
+        assert "02_shared_tile" in text and max(map(len, text.splitlines())) <= width
+
+    def test_counters_stand_beside_the_model(self, run):
+        counters = {"dram_bytes": 1e6, "l2_bytes": 4e6}
+        cells = tuple(msgspec.structs.replace(c, config=c.config | {"counters": counters}) for c in run.cells)
+        text = shown(msgspec.structs.replace(run, cells=cells))
+        assert "FLOP/B L2" in text and "DRAM MB" in text
+        assert f"{2 * 32**3 / 1e6:.4f}"[:6] in text
+
+    def test_csv_and_markdown(self, run):
+        rows = list(csv.DictReader(io.StringIO(render.makers(run)["csv"]().decode())))
+        assert {row["part"] for row in rows} == set(ASKED.parts)
+        first = rows[0]
+        assert float(first["flop_s"]) > 0 and first["roof_instruction"] == "FFMA"
+        assert first["flop_per_byte_tile"] == "0.25" and first["gate"] == "ok"
+        text = render.makers(run)["markdown"]().decode()
+        assert "| 02_shared_tile |" in text and "### float32 in fp32, M = N = K: TFLOP/s" in text
+
+    def test_json_comes_back(self, run, tmp_path):
+        path = tmp_path / "run.json"
+        path.write_bytes(render.makers(run)["json"]())
+        again = journal.load_run(path)
+        render.check(again)
+        assert shown(again) == shown(run)
+        assert json.loads(path.read_text())["options"]["device"] == "cuda"
+
+    def test_a_cell_of_no_rung_is_named(self, run):
+        bad = msgspec.structs.replace(run.cells[1], config={})
+        with pytest.raises(ValueError, match=r"cells\[1\].config.rung"):
+            render.check(msgspec.structs.replace(run, cells=(run.cells[0], bad)))
+        with pytest.raises(ValueError, match="rungs"):
+            render.check(msgspec.structs.replace(run, options={"device": "cuda"}))
+
+
+COST = {"launch_s": 4e-6, "latency_s": 9e-6, "node_s": 6e-7, "queued_by": "graph"}
+
+
+@needs_compilers
+def test_what_a_launch_costs(world):
+    held = stand_in.held()
+    found = ladder_cuda_launch.measure()
+    assert 0 < found.launch_s < 1e-4 and found.latency_s > 0 and found.node_s > 0
+    assert found.queued_by == "graph" and stand_in.held() == held
+
+
+class TestRecorded:
+    REASON = "no NVIDIA driver; install it"
+
+    def saved(self, run, tmp_path):
+        (tmp_path / "some.json").write_bytes(render.makers(run)["json"]())
+        return tmp_path
+
+    def test_what_was_recorded_is_shown_and_says_so(self, run, tmp_path):
+        found = experiment.recorded(ASKED, self.REASON, self.saved(run, tmp_path))
+        text = shown(found)
+        assert text.startswith("RECORDED: ") and "02_shared_tile" in text
+        assert {cell.provenance for cell in found.cells} == {"recorded"}
+        assert b"**RECORDED: " in render.makers(found)["markdown"]()
+
+    def test_only_what_was_asked_for(self, run, tmp_path):
+        asked = msgspec.structs.replace(ASKED, rungs=("01_naive",), parts=("square",))
+        found = experiment.recorded(asked, self.REASON, self.saved(run, tmp_path))
+        assert [rung["name"] for rung in found.options["rungs"]] == ["01_naive", "cublas"]
+
+    def test_what_was_not_recorded_is_one_line(self, run, tmp_path):
+        asked = msgspec.structs.replace(ASKED, arithmetics=(("float64", "fp64"),))
+        with pytest.raises(Stop, match=r"no GPU .*install it .*it holds float32 in fp32") as stop:
+            experiment.recorded(asked, self.REASON, self.saved(run, tmp_path))
+        assert stop.value.code == Exit.ERROR
+
+    def test_without_a_record_the_line_has_the_cure(self, tmp_path):
+        with pytest.raises(Stop, match="no GPU to climb on: no NVIDIA driver; install it"):
+            experiment.recorded(ASKED, self.REASON, tmp_path)
+
+    def test_a_gpu_may_be_required(self, monkeypatch):
+        one = CudaClimb(ASKED, ladder_cuda.CudaLadder())
+        monkeypatch.setattr(one.provider, "unavailable", lambda: self.REASON)
+        with pytest.raises(Stop, match="--require-gpu: no usable GPU: no NVIDIA driver") as stop:
+            command.recorded(one, required=True)
+        assert stop.value.code == Exit.NO_GPU
+
+
+@pytest.fixture(scope="module")
+def generator():
+    path = ROOT / "docs" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate_ladder", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generate_ladder"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class TestDocuments:
+    """The tables of README and docs, made of a record that verify wrote and install took over."""
+
+    @pytest.fixture
+    def records(self, run, tmp_path, generator, monkeypatch):
+        whole = msgspec.structs.replace(run, machine={**run.machine, "gpus": [{"name": "NVIDIA H999 NVL"}]})
+        (tmp_path / "ladder-cuda.json").write_bytes(render.makers(whole)["json"]())
+        said = verify_install.install_ladder(tmp_path, tmp_path / "records")
+        assert "written to suite/profiles/ladders/h999-nvl.json" in said
+        monkeypatch.setattr(generator, "RECORDS", tmp_path / "records")
+        return tmp_path / "records"
+
+    def test_the_readme_has_a_row_for_every_rung_but_variants(self, run, records, generator):
+        text = generator.ladder_cuda_short()
+        assert text.startswith(f"RECORDED: NVIDIA H999 NVL, measured {run.created[:10]}, M = N = K = 32:")
+        step = by_name(run, ("square", "float32", "fp32"), 32)["02_shared_tile"]
+        rate, share = generator.figures.significant(step.flop_s / 1e12), f"{step.of_reference * 100:.0f}"
+        assert f"| 02_shared_tile | float32 in fp32 | {rate} | {share} |" in text
+        assert "| cublas | float32 in fp32 |" in text and "uncoalesced" not in text
+
+    def test_the_document_has_every_part(self, records, generator):
+        text = generator.ladder_cuda()
+        for words in (
+            "ragged M = N = K: TFLOP/s",
+            "y = A x: GB/s",
+            "M = N = K: 32×32×32",
+            "01_naive/uncoalesced",
+        ):
+            assert words in text, words
+
+    def test_a_record_that_changed_makes_the_readme_stale(self, records, generator):
+        renewed = generator.renewed((ROOT / "README.md").read_text())
+        assert "H999" in renewed and generator.renewed(renewed) == renewed
+        (records / "h999-nvl.json").unlink()
+        assert generator.renewed(renewed) != renewed
+
+    def test_every_kernel_file_is_in_the_table_of_rungs(self, generator):
+        text = generator.ladder_cuda_rungs()
+        assert all(f"[{path.stem}](../cuda/kernels/{path.name})" in text for path in _cuda_source.files())
+
+    def test_every_part_is_explained(self):
+        text = (ROOT / "docs" / "ladder-cuda.md").read_text()
+        assert [part for part in ladder_cuda_plan.TITLES if f"`{part}`" not in text] == []
+
+    def test_a_run_without_a_ladder_installs_none(self, tmp_path):
+        assert verify_install.install_ladder(tmp_path, tmp_path) == ""
