@@ -113,8 +113,8 @@ def swapped(kernel: Kernel, p: Problem) -> bool:
 
 
 def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
-    """What a kernel of this launcher is compiled with, beside what its header says; else nothing."""
-    if kernel.header.launcher != "tma":
+    """What a kernel is compiled with for this problem, beside what its header says; nothing for most."""
+    if kernel.header.launcher != "tma" and not kernel.header.by_layout:
         return ()
     q = as_read(kernel, p)
     return (("LAYOUT_GIVEN", 1), ("TRANS_A", int(q.trans_a)), ("TRANS_B", int(q.trans_b)))

@@ -14,6 +14,7 @@
 // math = ["fp16", "bf16", "tf32", "fp64"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "Tensor core fragments and their alignment rules; fed from far away, tensor cores mostly wait."
 //
 // [[variant]]
@@ -22,6 +23,7 @@
 // ///
 #include <mma.h>
 
+#include "layout.cuh"
 #include "slab_epilogue.cuh"
 
 using namespace nvcuda;
@@ -42,8 +44,16 @@ using Input = T;
 #endif
 constexpr int PARTS = TILE / FRAGMENT; // fragments along one side of the warp's tile
 
-template <class Use, class Layout>
-using Fragment = wmma::fragment<Use, FRAGMENT, FRAGMENT, FRAGMENT_K, Input, Layout>;
+template <bool ROWS_IN_MEMORY> struct LayoutOf {
+  using Type = wmma::col_major;
+};
+template <> struct LayoutOf<true> {
+  using Type = wmma::row_major;
+};
+using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
+                                 typename LayoutOf<A_K_INNER>::Type>;
+using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
+                                 typename LayoutOf<!B_K_INNER>::Type>;
 using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT_K, Acc>;
 
 // A matrix as it lies in memory: rows of neighbours, `ld` apart.
@@ -85,36 +95,13 @@ __device__ void read(F &fragment, const Stored &from, index_t row, index_t col, 
 #endif
 }
 
-template <class Use, class Layout> constexpr bool k_inner = false; // K is the direction of neighbours
-template <> constexpr bool k_inner<wmma::matrix_a, wmma::row_major> = true;
-template <> constexpr bool k_inner<wmma::matrix_b, wmma::col_major> = true;
-
-// Fragments `at` from entry `first` along M or N and entry k along K.
-template <class Use, class Layout>
-__device__ void read_at(Fragment<Use, Layout> &fragment, const Stored &from, index_t first,
-                        index_t k, T *staged) {
-  if constexpr (k_inner<Use, Layout>)
+// The fragment from entry `first` along M or N and entry k along K on.
+template <bool K_INNER, class F>
+__device__ void read_at(F &fragment, const Stored &from, index_t first, index_t k, T *staged) {
+  if constexpr (K_INNER)
     read<FRAGMENT, FRAGMENT_K>(fragment, from, first, k, staged);
   else
     read<FRAGMENT_K, FRAGMENT>(fragment, from, k, first, staged);
-}
-
-template <class LayoutA, class LayoutB>
-__device__ void multiply(Sums (&sums)[PARTS][PARTS], const Stored &a, const Stored &b, index_t row,
-                         index_t col, index_t depth, T *staged) {
-#pragma unroll 1
-  for (index_t k = 0; k < depth; k += FRAGMENT_K) {
-    Fragment<wmma::matrix_a, LayoutA> a_part[PARTS];
-    Fragment<wmma::matrix_b, LayoutB> b_part;
-#pragma unroll
-    for (int i = 0; i < PARTS; ++i) read_at(a_part[i], a, row + i * FRAGMENT, k, staged);
-#pragma unroll
-    for (int j = 0; j < PARTS; ++j) {
-      read_at(b_part, b, col + j * FRAGMENT, k, staged);
-#pragma unroll
-      for (int i = 0; i < PARTS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
-    }
-  }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p) {
@@ -129,21 +116,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p)
 
   const T *a_data = p.a.data + tile.batch * p.a.batch_stride;
   const T *b_data = p.b.data + tile.batch * p.b.batch_stride;
-  const bool a_rows = p.a.col_stride == 1, b_rows = p.b.col_stride == 1;
-  const Stored a = a_rows ? Stored(a_data, p.a.row_stride, p.m, p.k)
-                          : Stored(a_data, p.a.col_stride, p.k, p.m);
-  const Stored b = b_rows ? Stored(b_data, p.b.row_stride, p.k, p.n)
-                          : Stored(b_data, p.b.col_stride, p.n, p.k);
+  const Stored a = A_K_INNER ? Stored(a_data, p.a.row_stride, p.m, p.k)
+                             : Stored(a_data, p.a.col_stride, p.k, p.m);
+  const Stored b = B_K_INNER ? Stored(b_data, p.b.col_stride, p.n, p.k)
+                             : Stored(b_data, p.b.row_stride, p.k, p.n);
   Sums sums[PARTS][PARTS];
 #pragma unroll
   for (int i = 0; i < PARTS * PARTS; ++i) wmma::fill_fragment(sums[i / PARTS][i % PARTS], Acc(0));
 
-  using Row = wmma::row_major;
-  using Col = wmma::col_major;
-  if (a_rows && b_rows) multiply<Row, Row>(sums, a, b, row, col, p.k, staged[warp]);
-  if (a_rows && !b_rows) multiply<Row, Col>(sums, a, b, row, col, p.k, staged[warp]);
-  if (!a_rows && b_rows) multiply<Col, Row>(sums, a, b, row, col, p.k, staged[warp]);
-  if (!a_rows && !b_rows) multiply<Col, Col>(sums, a, b, row, col, p.k, staged[warp]);
+#pragma unroll 1
+  for (index_t k = 0; k < p.k; k += FRAGMENT_K) {
+    FragmentA a_part[PARTS];
+    FragmentB b_part;
+#pragma unroll
+    for (int i = 0; i < PARTS; ++i)
+      read_at<A_K_INNER>(a_part[i], a, row + i * FRAGMENT, k, staged[warp]);
+#pragma unroll
+    for (int j = 0; j < PARTS; ++j) {
+      read_at<B_K_INNER>(b_part, b, col + j * FRAGMENT, k, staged[warp]);
+#pragma unroll
+      for (int i = 0; i < PARTS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
+    }
+  }
 
   // Which thread holds which entry of a fragment is not specified: it reaches C by way of shared memory.
 #pragma unroll

@@ -13,6 +13,7 @@
 // math = ["fp16", "bf16"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "Staging and warp tiles: what reuse in shared memory and registers makes of the same fragments."
 //
 // [[variant]]
@@ -30,6 +31,7 @@
 // ///
 #include <mma.h>
 
+#include "layout.cuh"
 #include "slab_epilogue.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
@@ -43,23 +45,21 @@ static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 
 // A tile of an operand in shared memory, its rows as they lie in global memory. EXTENT along M or N.
 template <int EXTENT, bool K_INNER> struct PaddedTile {
+  static constexpr bool K_IS_INNER = K_INNER;
   static constexpr int ROWS = K_INNER ? EXTENT : TILE_K, COLUMNS = K_INNER ? TILE_K : EXTENT;
   static constexpr int LD = COLUMNS + VECTOR, BYTES = ROWS * LD * int(sizeof(T));
   static __device__ __forceinline__ unsigned offset(int row, int chunk) {
     return row * LD * int(sizeof(T)) + chunk * 16;
   }
+  static __device__ __forceinline__ unsigned further(unsigned offset, int rows) {
+    return offset + rows * LD * int(sizeof(T));
+  }
 };
-template <int EXTENT> struct Padded {
-  using K = PaddedTile<EXTENT, true>;
-  using Outer = PaddedTile<EXTENT, false>;
-  static constexpr int BYTES = K::BYTES > Outer::BYTES ? K::BYTES : Outer::BYTES;
-  using Copy = TileCopy<K, Outer, TILE_K, 1>;
-};
-using PaddedA = Padded<TILE_M>;
-using PaddedB = Padded<TILE_N>;
-constexpr int STAGE_BYTES = PaddedA::BYTES + PaddedB::BYTES;
+using TileA = PaddedTile<TILE_M, A_K_INNER>;
+using TileB = PaddedTile<TILE_N, B_K_INNER>;
+constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
 constexpr int SLAB_LD = WARP_N + 8;
-static_assert(STAGES * STAGE_BYTES == SHARED_BYTES, "see the header");
+static_assert(STAGES * STAGE_BYTES <= SHARED_BYTES, "the stages fit");
 static_assert(THREADS / 32 * FRAGMENT * SLAB_LD * sizeof(float) <= SHARED_BYTES, "slabs fit");
 
 using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, float>;
@@ -70,65 +70,50 @@ template <bool ROWS_IN_MEMORY> struct LayoutOf {
 template <> struct LayoutOf<true> {
   using Type = wmma::row_major;
 };
+using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T,
+                                 typename LayoutOf<A_K_INNER>::Type>;
+using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T,
+                                 typename LayoutOf<!B_K_INNER>::Type>;
 
-// One tile of K. A: rows of A are rows in memory (K inner); B: rows of B are (N inner).
-template <bool A_ROWS, bool B_ROWS>
-__device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const unsigned char *stage,
-                                         int warp_row, int warp_col) {
-  constexpr int LD_A = PaddedTile<TILE_M, A_ROWS>::LD, LD_B = PaddedTile<TILE_N, !B_ROWS>::LD;
-  // From entry (i, k) of A to the next row and the next k, likewise of B.
-  constexpr int A_I = A_ROWS ? LD_A : 1, A_K = A_ROWS ? 1 : LD_A;
-  constexpr int B_J = B_ROWS ? 1 : LD_B, B_K = B_ROWS ? LD_B : 1;
-  using LayoutA = typename LayoutOf<A_ROWS>::Type;
-  using LayoutB = typename LayoutOf<B_ROWS>::Type;
-  const T *a_tile = (const T *)stage + warp_row * A_I;
-  const T *b_tile = (const T *)(stage + PaddedA::BYTES) + warp_col * B_J;
-#pragma unroll 1
+// One tile of K; `a_tile` and `b_tile` begin with the rows and columns of this warp.
+__device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_tile,
+                                         const T *b_tile) {
+  // From entry (i, k) of A to the next i and the next k, likewise of B.
+  constexpr int A_I = A_K_INNER ? TileA::LD : 1, A_K = A_K_INNER ? 1 : TileA::LD;
+  constexpr int B_J = B_K_INNER ? TileB::LD : 1, B_K = B_K_INNER ? 1 : TileB::LD;
+#pragma unroll 1 // two steps at once would need more registers than there are
   for (int k = 0; k < TILE_K; k += FRAGMENT) {
-    wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T, LayoutA> a[ROWS];
-    wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T, LayoutB> b;
+    FragmentA a[ROWS];
+    FragmentB b;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
-      wmma::load_matrix_sync(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, LD_A);
+      wmma::load_matrix_sync(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, TileA::LD);
 #pragma unroll
     for (int j = 0; j < COLS; ++j) {
-      wmma::load_matrix_sync(b, b_tile + j * FRAGMENT * B_J + k * B_K, LD_B);
+      wmma::load_matrix_sync(b, b_tile + j * FRAGMENT * B_J + k * B_K, TileB::LD);
 #pragma unroll
       for (int i = 0; i < ROWS; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem p) {
-  extern __shared__ int4 shared[];
-  unsigned char *stages = (unsigned char *)shared;
-  const TileOrder order(p.m, p.n, p.batch, TILE_M, TILE_N);
-  const auto place = order.template operator()<TILE_GROUP>(blockIdx.x);
-  const index_t row = index_t(place.row) * TILE_M, col = index_t(place.column) * TILE_N;
-  const Source a = operand_source(p.a, p.a.row_stride, p.a.col_stride, row, p.m, p.k, place.batch);
-  const Source b = operand_source(p.b, p.b.col_stride, p.b.row_stride, col, p.n, p.k, place.batch);
-  PaddedA::Copy copy_a(a);
-  PaddedB::Copy copy_b(b);
+// The sums of this warp: tiles of K pass through STAGES stages in shared memory. WIDE: copies of 16 bytes.
+template <bool WIDE>
+__device__ __forceinline__ void run(Sums (&sums)[ROWS][COLS], unsigned char *shared,
+                                    const Source &a, const Source &b, index_t left) {
   const int warp = threadIdx.x / 32;
-  const int warp_row = warp / WARPS_N * WARP_M, warp_col = warp % WARPS_N * WARP_N;
-
-  Sums sums[ROWS][COLS];
-#pragma unroll
-  for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-    for (int j = 0; j < COLS; ++j) wmma::fill_fragment(sums[i][j], 0.0f);
-
-  unsigned use = 0, fill = 0;
-  index_t left = p.k; // from the tile on that is copied next
-  const auto begin = [&] {
-    copy_a.begin(stages + fill, 0), copy_b.begin(stages + fill + PaddedA::BYTES, 0);
-  };
+  const int a_first = warp / WARPS_N * WARP_M * (A_K_INNER ? TileA::LD : 1);
+  const int b_first = warp % WARPS_N * WARP_N * (B_K_INNER ? TileB::LD : 1);
+  TileCopy<TileA, TILE_K, 1, WIDE> copy_a(a, 0);
+  TileCopy<TileB, TILE_K, 1, WIDE> copy_b(b, TileA::BYTES);
+  int use = 0, fill = 0; // stages
+  const auto begin = [&] { copy_a.begin(shared, 0), copy_b.begin(shared, 0); };
   const auto end = [&] {
-    copy_a.end(stages + fill, 0), copy_b.end(stages + fill + PaddedA::BYTES, 0);
-    left -= TILE_K;
-    copy_a.next(left), copy_b.next(left);
-    fill = fill + STAGE_BYTES == SHARED_BYTES ? 0 : fill + STAGE_BYTES;
+    copy_a.end(shared, 0), copy_b.end(shared, 0);
     cp_async_commit();
+    left -= TILE_K, fill = fill + 1 == STAGES ? 0 : fill + 1;
+    const int further = fill == 0 ? -(STAGES - 1) * STAGE_BYTES : STAGE_BYTES;
+    copy_a.next(left, further), copy_b.next(left, further);
   };
 #pragma unroll 1
   for (int i = 0; i < STAGES - 1; ++i) begin(), end();
@@ -137,26 +122,45 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem 
     cp_async_wait<STAGES - 2>();
     __syncthreads(); // the next tile is complete, the one before has been used
     begin();
-    const unsigned char *stage = stages + use;
-    if (a.k_inner && !b.k_inner) multiply<true, true>(sums, stage, warp_row, warp_col);
-    if (a.k_inner && b.k_inner) multiply<true, false>(sums, stage, warp_row, warp_col);
-    if (!a.k_inner && !b.k_inner) multiply<false, true>(sums, stage, warp_row, warp_col);
-    if (!a.k_inner && b.k_inner) multiply<false, false>(sums, stage, warp_row, warp_col);
-    use = use + STAGE_BYTES == SHARED_BYTES ? 0 : use + STAGE_BYTES;
+    const unsigned char *stage = shared + use * STAGE_BYTES;
+    multiply(sums, (const T *)stage + a_first, (const T *)(stage + TileA::BYTES) + b_first);
+    use = use + 1 == STAGES ? 0 : use + 1;
     end();
   }
   cp_async_wait<0>();
-  __syncthreads();
+  __syncthreads(); // nobody reads or fills a stage any more
+}
 
-  float *slab = (float *)shared + warp * FRAGMENT * SLAB_LD;
+extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem p) {
+  extern __shared__ int4 stages[];
+  const TileOrder order(p.m, p.n, p.batch, TILE_M, TILE_N);
+  const auto place = order.template operator()<TILE_GROUP>(blockIdx.x);
+  const index_t row = index_t(place.row) * TILE_M, col = index_t(place.column) * TILE_N;
+  const Source a = operand_source<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, row, p.m, p.k,
+                                             place.batch);
+  const Source b = operand_source<B_K_INNER>(p.b, p.b.col_stride, p.b.row_stride, col, p.n, p.k,
+                                             place.batch);
+  Sums sums[ROWS][COLS];
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+    for (int j = 0; j < COLS; ++j) wmma::fill_fragment(sums[i][j], 0.0f);
+  if (is_aligned(a, 16) && is_aligned(b, 16))
+    run<true>(sums, (unsigned char *)stages, a, b, p.k);
+  else
+    run<false>(sums, (unsigned char *)stages, a, b, p.k);
+
+  const int warp = threadIdx.x / 32;
+  const index_t warp_row = row + warp / WARPS_N * WARP_M, warp_col = col + warp % WARPS_N * WARP_N;
+  float *slab = (float *)stages + warp * FRAGMENT * SLAB_LD;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
     for (int j = 0; j < COLS; ++j)
       wmma::store_matrix_sync(slab + j * FRAGMENT, sums[i][j], SLAB_LD, wmma::mem_row_major);
     __syncwarp();
-    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, row + warp_row + i * FRAGMENT, col + warp_col,
-                                          place.batch, [](int r) { return r; });
+    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, warp_row + i * FRAGMENT, warp_col, place.batch,
+                                          [](int r) { return r; });
     __syncwarp();
   }
 }

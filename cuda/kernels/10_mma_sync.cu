@@ -13,6 +13,7 @@
 // math = ["fp16", "bf16"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "ldmatrix and mma.sync: fragments in known registers, swizzled stages, nothing waits for memory."
 //
 // [[variant]]
