@@ -52,15 +52,11 @@
 // shared_bytes = 230656
 // defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1 }
 // ///
+#include "layout.cuh"
 #include "realign.cuh"
 #include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
 #include "wgmma_mainloop.cuh"
-
-#ifndef LAYOUT_GIVEN // by the loader, for the problem at hand
-#define TRANS_A 0
-#define TRANS_B 0
-#endif
 
 constexpr bool TF32 = sizeof(T) == 4;
 static_assert(!TF32 || TRANS_B || !TRANS_A, "the loader turns B");
