@@ -157,33 +157,36 @@ constexpr bool ROWS_MN = Product<RIGHT>::ROWS_MN;
 // What is left of C beyond whole tiles is mostly thin: columns are multiplied in the narrowest form that holds them.
 constexpr int THIN = 64;
 
-__device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
+template <int columns>
+__device__ __forceinline__ void compute(Shared &s, Ring<STAGES> &ring, const Work &work,
+                                        const Work::Place &at, const Problem &p,
                                         const TensorMap &c_map) {
   const int consumer = int(threadIdx.x) / 128 - 1;
+  const index_t row = at.row + consumer * 64;
+  const Output c(p, at.batch);
+  Product<columns> product;
+  product.run(s, ring, work.k_tiles, consumer);
+#if STORE_BY_TMA
+  store_slabs<ROWS_MN, SWAPPED>(c, c_map, takes_boxes(p), s.slabs[consumer], 1 + consumer,
+                                product.sums, row, at.column, int(at.batch));
+#else
+  store_sums<ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
+#endif
+}
+
+__device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
+                                        const TensorMap &c_map) {
   const index_t rows = SWAPPED ? p.n : p.m, columns = SWAPPED ? p.m : p.n;
+  const int first = (int(threadIdx.x) / 128 - 1) * 64;
   Ring<STAGES> ring;
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
-    const Output c(p, at.batch);
-    const index_t row = at.row + consumer * 64;
-    if (row >= rows) {
+    if (at.row + first >= rows)
       pass_over<CLUSTER>(s, ring, work.k_tiles);
-    } else if (columns - at.column <= THIN) {
-      Product<THIN> product;
-      product.run(s, ring, work.k_tiles, consumer);
-      store_sums<ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
-    } else {
-      Product<RIGHT> product;
-      product.run(s, ring, work.k_tiles, consumer);
-#if STORE_BY_TMA
-      if (takes_boxes(p)) {
-        store_boxes<ROWS_MN, SWAPPED>(c, c_map, s.slabs[consumer], 1 + consumer, product.sums, row,
-                                      at.column, int(at.batch));
-        continue;
-      }
-#endif
-      store_sums<ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
-    }
+    else if (columns - at.column <= THIN)
+      compute<THIN>(s, ring, work, at, p, c_map);
+    else
+      compute<RIGHT>(s, ring, work, at, p, c_map);
   }
   if (STORE_BY_TMA && threadIdx.x % 128 == 0) wait_stores_done();
 }
