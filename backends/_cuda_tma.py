@@ -120,16 +120,22 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
     return (("LAYOUT_GIVEN", 1), ("TRANS_A", int(q.trans_a)), ("TRANS_B", int(q.trans_b)))
 
 
-def lines(p: Problem, *, contiguous_k: bool) -> int:
-    """Lines of a box: 128 rows of M or N, or as many of K as fit into 128 bytes."""
-    return 128 if contiguous_k else LINE_BYTES // ITEMSIZE[p.dtype]
+def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
+    """Lines of a box of A and of B: as many of K as fit into 128 bytes where it is not contiguous, else 128 of
+    M or N, of the factor that a cluster shares its part if that is less.
+    """
+    across = LINE_BYTES // ITEMSIZE[p.dtype]
+    share = min(128, kernel.variant.tile[1] // kernel.variant.cluster)
+    along_a, along_b = (share, 128) if swapped(kernel, p) else (128, share)
+    return (across if p.trans_a else along_a), (along_b if p.trans_b else across)
 
 
-def maps(driver: Driver, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
+def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
     """Those of A, B and C; an empty one where nothing is read, or C is one that the engine cannot write."""
+    lines_a, lines_b = lines(kernel, p)
     boxes = (
-        Box(lines(p, contiguous_k=not p.trans_a), element(p)),
-        Box(lines(p, contiguous_k=p.trans_b), element(p)),
+        Box(lines_a, element(p)),
+        Box(lines_b, element(p)),
         Box(64, _UINT16) if ITEMSIZE[p.dtype] == 2 else Box(32, _FLOAT32),
     )
     pairs = zip(matrices, boxes, strict=True)

@@ -72,8 +72,8 @@ __device__ __forceinline__ bool takes_boxes(const Problem &p) {
   return ((unsigned long long)p.c.data | (unsigned long long)strides * sizeof(T)) % 16 == 0;
 }
 
-// What a warpgroup stores at once, by the copy engine: 64 lines of 128 bytes. It has room for two such slabs, so that
-// the engine reads one while the other is written. `number` is a CTA barrier of the warpgroup's own.
+// What a warpgroup stores at once, by way of shared memory: 64 lines of 128 bytes in the copy engine's swizzle. It has
+// room for two such slabs, so that one is read while the other is written. `number` is a CTA barrier of its own.
 constexpr int SLAB_BYTES = 64 * 128;
 
 __device__ __forceinline__ void begin_slab(int number) {
@@ -81,19 +81,33 @@ __device__ __forceinline__ void begin_slab(int number) {
   __syncwarp();
   synchronize(number, 128);
 }
-// Then one thread, the same that waits above, stores and commits.
-__device__ __forceinline__ bool end_slab(int number) {
-  publish_to_async_proxy();
-  synchronize(number, 128);
-  return threadIdx.x % 128 == 0;
+
+// Lines of a slab, from C's (row, column) on: by the copy engine, which one thread starts and waits for above; or, where
+// C is not aligned, by warps that write a line each, so that neighbours go together though entry by entry.
+template <int lines>
+__device__ __forceinline__ void store_lines(const Output &c, const TensorMap &map, bool boxes,
+                                            const char *slab, index_t row, index_t column,
+                                            int batch) {
+  constexpr int line = 128 / sizeof(T);
+  if (boxes) {
+    if (threadIdx.x % 128 == 0) store_box(map, slab, int(column), int(row), batch);
+    return;
+  }
+#pragma unroll 4
+  for (int i = threadIdx.x / 32 % 4; i < lines; i += 4)
+#pragma unroll
+    for (int j = threadIdx.x % 32; j < line; j += 32)
+      if (row + i < c.rows && column + j < c.columns)
+        c.data[(row + i) * c.row_stride + column + j] =
+            *(const T *)(slab + swizzled(i, j / (line / 8)) + j % (line / 8) * sizeof(T));
 }
 
 #if defined(STORAGE_float32)
 // As store_sums. A slab is two boxes of 32 lines of 32 entries.
 template <bool mn_major, bool transposed, int count>
-__device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &map, char *slabs,
-                                            int number, const float (&sums)[count], index_t row,
-                                            index_t column, int batch) {
+__device__ __forceinline__ void store_slabs(const Output &c, const TensorMap &map, bool boxes,
+                                            char *slabs, int number, const float (&sums)[count],
+                                            index_t row, index_t column, int batch) {
   using Rows = Fragment<mn_major>;
   const int t = threadIdx.x % 4;
 #pragma unroll
@@ -118,13 +132,12 @@ __device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &ma
                                      c.scaled(row + line, first + at + 1, s[i * 2 + 1])};
         }
       }
-    if (!end_slab(number)) continue;
-    for (int box = 0; box < 2; ++box) {
-      const index_t x = transposed ? row + box * 32 : first,
-                    y = transposed ? first : row + box * 32;
-      store_box(map, to + box * 4096, int(x), int(y), batch);
-    }
-    commit_stores();
+    publish_to_async_proxy();
+    synchronize(number, 128);
+    for (int box = 0; box < 2; ++box)
+      store_lines<32>(c, map, boxes, to + box * 4096, transposed ? first : row + box * 32,
+                      transposed ? row + box * 32 : first, batch);
+    if (threadIdx.x % 128 == 0) commit_stores();
   }
 }
 #else
@@ -139,9 +152,9 @@ __device__ __forceinline__ unsigned packed(float x, float y) {
 
 // As store_sums. A slab is 64 lines of 64 entries; stmatrix puts 8 x 8 of them at a time in their places.
 template <bool mn_major, bool transposed, int count>
-__device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &map, char *slabs,
-                                            int number, const float (&sums)[count], index_t row,
-                                            index_t column, int batch) {
+__device__ __forceinline__ void store_slabs(const Output &c, const TensorMap &map, bool boxes,
+                                            char *slabs, int number, const float (&sums)[count],
+                                            index_t row, index_t column, int batch) {
   static_assert(!mn_major && !transposed, "16-bit factors come from shared memory");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   // Lane l gives the address of row l % 8 of the 8 x 8 matrix l / 8: upper, lower; then 8 columns on.
@@ -165,9 +178,10 @@ __device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &ma
                    "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
                    : "memory");
     }
-    if (!end_slab(number)) continue;
-    store_box(map, to, int(column) + slab * 64, int(row), batch);
-    commit_stores();
+    publish_to_async_proxy();
+    synchronize(number, 128);
+    store_lines<64>(c, map, boxes, to, row, column + slab * 64, batch);
+    if (threadIdx.x % 128 == 0) commit_stores();
   }
 }
 #endif

@@ -48,18 +48,15 @@
 // name = "128"
 // threads = [384, 1]
 // tile = [128, 128, 64]
+// cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 16, STORE_BY_TMA = 1 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1 }
 // ///
+#include "layout.cuh"
 #include "realign.cuh"
 #include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
 #include "wgmma_mainloop.cuh"
-
-#ifndef LAYOUT_GIVEN // by the loader, for the problem at hand
-#define TRANS_A 0
-#define TRANS_B 0
-#endif
 
 constexpr bool TF32 = sizeof(T) == 4;
 static_assert(!TF32 || TRANS_B || !TRANS_A, "the loader turns B");
@@ -116,9 +113,9 @@ __device__ __forceinline__ void start_copies(Shared &s, unsigned stage, const Te
     const int row = int(at.row) + i;
     load_box(s.left[stage] + i * 128, left, full, LEFT_MN ? row : k, LEFT_MN ? k : row, at.batch);
   }
-  constexpr int share = RIGHT / CLUSTER;
+  constexpr int share = RIGHT / CLUSTER, step = RIGHT_MN ? LINE : share < 128 ? share : 128;
 #pragma unroll
-  for (int i = 0; i < share; i += RIGHT_MN ? LINE : 128) {
+  for (int i = 0; i < share; i += step) {
     const int place = int(rank) * share + i, column = int(at.column) + place;
     const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k : column;
     char *to = s.right[stage] + place * 128;
@@ -145,35 +142,51 @@ __device__ __forceinline__ void produce(Shared &s, Work work, const TensorMap &l
 }
 
 #if defined(STORAGE_float32)
-template <bool> struct Pick {
-  using Product = FromShared<RIGHT, false, false, CLUSTER>;
+template <int columns, bool from_registers> struct Pick {
+  using Product = FromShared<columns, false, false, CLUSTER>;
 };
-template <> struct Pick<true> {
-  using Product = FromRegisters<RIGHT, CLUSTER>;
+template <int columns> struct Pick<columns, true> {
+  using Product = FromRegisters<columns, CLUSTER>;
 };
-using Product = Pick<LEFT_MN>::Product;
+template <int columns> using Product = typename Pick<columns, LEFT_MN>::Product;
 #else
-using Product = FromShared<RIGHT, LEFT_MN, RIGHT_MN, CLUSTER>;
+template <int columns> using Product = FromShared<columns, LEFT_MN, RIGHT_MN, CLUSTER>;
 #endif
+constexpr bool ROWS_MN = Product<RIGHT>::ROWS_MN;
+
+// What is left of C beyond whole tiles is mostly thin: columns are multiplied in the narrowest form that holds them.
+constexpr int THIN = 64;
+
+template <int columns>
+__device__ __forceinline__ void compute(Shared &s, Ring<STAGES> &ring, const Work &work,
+                                        const Work::Place &at, const Problem &p,
+                                        const TensorMap &c_map) {
+  const int consumer = int(threadIdx.x) / 128 - 1;
+  const index_t row = at.row + consumer * 64;
+  const Output c(p, at.batch);
+  Product<columns> product;
+  product.run(s, ring, work.k_tiles, consumer);
+#if STORE_BY_TMA
+  store_slabs<ROWS_MN, SWAPPED>(c, c_map, takes_boxes(p), s.slabs[consumer], 1 + consumer,
+                                product.sums, row, at.column, int(at.batch));
+#else
+  store_sums<ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
+#endif
+}
 
 __device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
                                         const TensorMap &c_map) {
-  const int consumer = int(threadIdx.x) / 128 - 1;
+  const index_t rows = SWAPPED ? p.n : p.m, columns = SWAPPED ? p.m : p.n;
+  const int first = (int(threadIdx.x) / 128 - 1) * 64;
   Ring<STAGES> ring;
-  Product product;
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
-    const Output c(p, at.batch);
-    const index_t row = at.row + consumer * 64;
-    product.run(s, ring, work.k_tiles, consumer);
-#if STORE_BY_TMA
-    if (takes_boxes(p)) {
-      store_boxes<Product::ROWS_MN, SWAPPED>(c, c_map, s.slabs[consumer], 1 + consumer,
-                                             product.sums, row, at.column, int(at.batch));
-      continue;
-    }
-#endif
-    store_sums<Product::ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
+    if (at.row + first >= rows)
+      pass_over<CLUSTER>(s, ring, work.k_tiles);
+    else if (columns - at.column <= THIN)
+      compute<THIN>(s, ring, work, at, p, c_map);
+    else
+      compute<RIGHT>(s, ring, work, at, p, c_map);
   }
   if (STORE_BY_TMA && threadIdx.x % 128 == 0) wait_stores_done();
 }

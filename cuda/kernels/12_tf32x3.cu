@@ -32,16 +32,12 @@
 // shared_bytes = 197888
 // defines = { STAGES = 4, GROUP = 12, PROMOTE = 1 }
 // ///
+#include "layout.cuh"
 #include "realign.cuh"
 #include "tf32x3.cuh"
 #include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
 #include "wgmma_mainloop.cuh"
-
-#ifndef LAYOUT_GIVEN // by the loader, for the problem at hand
-#define TRANS_A 0
-#define TRANS_B 0
-#endif
 
 // The right factor must be K-major in shared memory: where A is and B is not, C' = B' * A' is computed.
 static_assert(TRANS_B || !TRANS_A, "the loader turns B");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -10,14 +11,40 @@ from pathlib import Path
 
 import pytest
 
+from backends import Problem
 from backends import _cuda_compile as compiling
 from backends import _cuda_peaks as peaks
 from backends import _cuda_source as source
+from backends import _cuda_tma as tma
 from backends.base import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [k for k in source.all_kernels().values() if isinstance(k, source.Kernel)]
-CASES = [(k, dtype) for k in KERNELS for dtype in k.header.dtypes]
+TARGETS = {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_100": (10, 0)}
+
+
+def layouts(kernel, dtype):
+    """What a kernel is compiled with beside its header: for each layout, if it is compiled for layouts."""
+    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
+    stored = itertools.product((False, True), repeat=2)
+    problems = [Problem(dtype=dtype, math=math, trans_a=a, trans_b=b) for a, b in stored]
+    every = sorted({tma.defines(kernel, p) for p in problems})
+    return every[:1] if kernel.variant.name else every
+
+
+def case(kernel, dtype, target, more):
+    name = "-".join([kernel.name, dtype, target, *(str(value) for _, value in more)])
+    return pytest.param(kernel, dtype, target, more, id=name)
+
+
+CASES = [
+    case(kernel, dtype, target, more)
+    for kernel in KERNELS
+    for target, compute in TARGETS.items()
+    if kernel.refuses(*compute) is None
+    for dtype in kernel.header.dtypes
+    for more in layouts(kernel, dtype)
+]
 PEAKS = [(f, kind) for f in peaks.files() for kind in f.header.instructions]
 
 
@@ -33,15 +60,11 @@ def nvrtc_reason() -> str:
 pytestmark = pytest.mark.skipif(bool(nvrtc_reason()), reason=nvrtc_reason() or "NVRTC is here")
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100"])
-@pytest.mark.parametrize(("kernel", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
-def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, monkeypatch):
-    refused = kernel.refuses(*divmod(int(target.removeprefix("sm_").rstrip("a")), 10))
-    if refused:
-        pytest.skip(refused)
+@pytest.mark.parametrize(("kernel", "dtype", "target", "more"), CASES)
+def test_compiles_without_a_warning_and_without_spills(kernel, dtype, target, more, monkeypatch):
     flags = compiling.options
     monkeypatch.setattr(compiling, "options", lambda *a: [*flags(*a), "--ptxas-options=-v"])
-    compiled = compiling.compile_file(kernel, dtype, target)
+    compiled = compiling.compile_file(kernel, dtype, target, more)
     assert compiled.cubin[:4] == b"\x7fELF"
     assert compiled.compile_s > 0
     assert "warning" not in compiled.log.lower()
