@@ -39,11 +39,11 @@ __device__ __forceinline__ Acc row_dot(const T *a, const T *x, index_t count, in
   index_t head = to_boundary(a);
   if (head > count) head = count;
   Acc sum = 0;
-  if (me < head) sum = load(a + me) * load(x + me);
+  for (int i = me; i < head; i += STRIDE) sum += load(a + i) * load(x + i);
   a += head, x += head, count -= head;
 
-  const index_t packs = count / VECTOR, tail = packs * VECTOR + me;
-  if (tail < count) sum += load(a + tail) * load(x + tail);
+  const index_t packs = count / VECTOR;
+  for (index_t i = packs * VECTOR + me; i < count; i += STRIDE) sum += load(a + i) * load(x + i);
   return sum + (to_boundary(x) == 0 ? packs_dot<STRIDE, true>(a, x, packs, me)
                                     : packs_dot<STRIDE, false>(a, x, packs, me));
 }

@@ -14,31 +14,7 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 0 }
-//
-// [[variant]]
-// name = "128cs"
-// threads = [128, 1]
-// tile = [1, 1, 1024]
 // defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 1 }
-//
-// [[variant]]
-// name = "128cg"
-// threads = [128, 1]
-// tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 2 }
-//
-// [[variant]]
-// name = "64"
-// threads = [64, 1]
-// tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 12, STREAM = 0 }
-//
-// [[variant]]
-// name = "256"
-// threads = [256, 1]
-// tile = [1, 1, 2048]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 3, STREAM = 0 }
 // ///
 #include "split.cuh"
 #include "warp_dot.cuh"

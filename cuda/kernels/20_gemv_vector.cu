@@ -13,49 +13,31 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [8, 1, 1]
-// defines = { LOADS = 4, LANES = 32, STREAM = 0 }
-//
-// [[variant]]
-// name = "cs"
-// threads = [256, 1]
-// tile = [8, 1, 1]
 // defines = { LOADS = 4, LANES = 32, STREAM = 1 }
-//
-// [[variant]]
-// name = "cg"
-// threads = [256, 1]
-// tile = [8, 1, 1]
-// defines = { LOADS = 4, LANES = 32, STREAM = 2 }
-//
-// [[variant]]
-// name = "8-loads"
-// threads = [256, 1]
-// tile = [8, 1, 1]
-// defines = { LOADS = 8, LANES = 32, STREAM = 0 }
-//
-// [[variant]]
-// name = "8cs"
-// threads = [256, 1]
-// tile = [8, 1, 1]
-// defines = { LOADS = 8, LANES = 32, STREAM = 1 }
-//
-// [[variant]]
-// name = "8cg"
-// threads = [256, 1]
-// tile = [8, 1, 1]
-// defines = { LOADS = 8, LANES = 32, STREAM = 2 }
-//
-// [[variant]]
-// name = "8-lanes"
-// threads = [256, 1]
-// tile = [32, 1, 1]
-// defines = { LOADS = 2, LANES = 8, STREAM = 0 }
 //
 // [[variant]]
 // name = "4-lanes"
 // threads = [256, 1]
 // tile = [64, 1, 1]
-// defines = { LOADS = 1, LANES = 4, STREAM = 0 }
+// defines = { LOADS = 1, LANES = 4, STREAM = 1 }
+//
+// [[variant]]
+// name = "2-loads"
+// threads = [256, 1]
+// tile = [8, 1, 1]
+// defines = { LOADS = 2, LANES = 32, STREAM = 1 }
+//
+// [[variant]]
+// name = "128"
+// threads = [128, 1]
+// tile = [4, 1, 1]
+// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
+//
+// [[variant]]
+// name = "512"
+// threads = [512, 1]
+// tile = [16, 1, 1]
+// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
 // ///
 #include "warp_dot.cuh"
 

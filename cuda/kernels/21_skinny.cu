@@ -21,10 +21,31 @@
 // defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 8, 64]
+// shared_bytes = 81920
+// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
+// name = "32x128"
+// threads = [128, 1]
+// tile = [32, 8, 128]
+// shared_bytes = 98304
+// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
+// name = "16"
+// threads = [128, 1]
+// tile = [64, 16, 64]
+// shared_bytes = 98304
+// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
 // name = "32"
 // threads = [256, 1]
-// tile = [128, 32, 16]
-// shared_bytes = 81920
+// tile = [128, 32, 32]
+// shared_bytes = 98304
 // defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
 //
 // [[variant]]

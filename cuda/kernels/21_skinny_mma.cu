@@ -21,17 +21,38 @@
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
+// name = "64x128"
+// threads = [128, 1]
+// tile = [64, 8, 128]
+// shared_bytes = 98304
+// defines = { BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
+// name = "64x256"
+// threads = [128, 1]
+// tile = [64, 8, 256]
+// shared_bytes = 98304
+// defines = { BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
+// name = "16"
+// threads = [128, 1]
+// tile = [64, 16, 128]
+// shared_bytes = 98304
+// defines = { BLOCKS_PER_SM = 2 }
+//
+// [[variant]]
 // name = "32"
 // threads = [128, 1]
-// tile = [128, 32, 64]
-// shared_bytes = 94208
+// tile = [64, 32, 128]
+// shared_bytes = 98304
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
 // name = "64"
-// threads = [128, 1]
+// threads = [256, 1]
 // tile = [128, 64, 64]
-// shared_bytes = 82944
+// shared_bytes = 110592
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]

@@ -12,12 +12,6 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [1, 2048, 1]
-// defines = { STREAM = 0 }
-//
-// [[variant]]
-// name = "stream"
-// threads = [256, 1]
-// tile = [1, 2048, 1]
 // defines = { STREAM = 1 }
 // ///
 #include "pieces.cuh"

@@ -11,26 +11,8 @@
 //
 // [[variant]]
 // threads = [256, 1]
-// tile = [1, 4096, 1]
-// defines = { STREAM = 0 }
-//
-// [[variant]]
-// name = "stream"
-// threads = [256, 1]
-// tile = [1, 4096, 1]
-// defines = { STREAM = 1 }
-//
-// [[variant]]
-// name = "2048s"
-// threads = [256, 1]
 // tile = [1, 2048, 1]
 // defines = { STREAM = 1 }
-//
-// [[variant]]
-// name = "1024"
-// threads = [1024, 1]
-// tile = [1, 8192, 1]
-// defines = { STREAM = 0 }
 // ///
 #include "pieces.cuh"
 
