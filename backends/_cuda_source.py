@@ -53,6 +53,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     variant: tuple[Variant, ...]
     transposes: tuple[str, ...] = ()
     """Which of A and B may be stored transposed (n no, t yes), e.g. "nt"; empty: all."""
+    by_layout: bool = False
+    """Compiled anew for each way in which A and B may be stored (LAYOUT_GIVEN, TRANS_A, TRANS_B); "tma" always is."""
     only_sm: int = 0
     """The one compute capability whose own instructions (sm_90a) it uses; 0: any from min_sm on."""
 
@@ -204,7 +206,8 @@ def source_hash(kernel: Kernel) -> str:
     texts = [path.read_text() for path in (kernel.path, *sorted(includes(kernel.path)[0]))]
     code = ["".join(without_comments(text).split()) for text in texts]
     h, v = kernel.header, kernel.variant
-    launch = (h.entry, h.op, h.launcher, h.dtypes, h.math, h.transposes, v.shared_bytes)
+    layouts = ("by layout",) if h.by_layout else ()
+    launch = (h.entry, h.op, h.launcher, h.dtypes, h.math, h.transposes, v.shared_bytes, *layouts)
     defines = [sorted(kernel.defines(dtype).items()) for dtype in h.dtypes]
     return hashlib.sha256(repr((code, launch, defines)).encode()).hexdigest()[:16]
 

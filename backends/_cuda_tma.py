@@ -113,8 +113,8 @@ def swapped(kernel: Kernel, p: Problem) -> bool:
 
 
 def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
-    """What a kernel of this launcher is compiled with, beside what its header says; else nothing."""
-    if kernel.header.launcher != "tma":
+    """What a kernel is compiled with for this problem, beside what its header says; nothing for most."""
+    if kernel.header.launcher != "tma" and not kernel.header.by_layout:
         return ()
     q = as_read(kernel, p)
     return (("LAYOUT_GIVEN", 1), ("TRANS_A", int(q.trans_a)), ("TRANS_B", int(q.trans_b)))
@@ -130,7 +130,7 @@ def maps(driver: Driver, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) ->
     boxes = (
         Box(lines(p, contiguous_k=not p.trans_a), element(p)),
         Box(lines(p, contiguous_k=p.trans_b), element(p)),
-        Box(64, _UINT16 if ITEMSIZE[p.dtype] == 2 else _FLOAT32),
+        Box(64, _UINT16) if ITEMSIZE[p.dtype] == 2 else Box(32, _FLOAT32),
     )
     pairs = zip(matrices, boxes, strict=True)
     return [encode(driver, m, box) if taken(m) else empty_map() for m, box in pairs]

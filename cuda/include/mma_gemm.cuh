@@ -5,7 +5,9 @@
 // One barrier for each tile of K: behind it the next tile is complete and the one before is free.
 #pragma once
 
+#include "layout.cuh"
 #include "mma_fragments.cuh"
+#include "opaque.cuh"
 #include "slab_epilogue.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
@@ -18,35 +20,17 @@ constexpr int PARTS = STEPS - 1; // of a copy: the last step is that of the barr
 constexpr int A_BUFFERS = sizeof(T) == 8 ? 1 : 2;
 constexpr int PORTION = sizeof(T) == 8 ? 2 : COLS < 4 ? COLS : 4; // columns of B read together
 constexpr int SLAB_LD = WARP_N + 8;
+
+using TileA = OperandTile<TILE_M, TILE_K, A_K_INNER>;
+using TileB = OperandTile<TILE_N, TILE_K, B_K_INNER>;
+constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
 static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 static_assert(STEPS % 2 == 0 && STAGES >= 3, "something to overlap");
-static_assert(STAGES * (TILE_M + TILE_N) * TILE_K * sizeof(T) == SHARED_BYTES, "the stages");
+static_assert(STAGES * STAGE_BYTES == SHARED_BYTES, "the stages");
 static_assert(THREADS / 32 * 16 * SLAB_LD * sizeof(Acc) <= SHARED_BYTES, "a slab for every warp");
-
-using FragmentsA = Fragments<TILE_M, TILE_K, WARP_M, true>;
-using FragmentsB = Fragments<TILE_N, TILE_K, WARP_N, false>;
-constexpr unsigned STAGE_BYTES = FragmentsA::BYTES + FragmentsB::BYTES;
 
 struct alignas(2 * sizeof(Acc)) Pair {
   Acc first, second;
-};
-
-// Both operands on their way from global memory.
-struct Copies {
-  TileCopy<FragmentsA::TileK, FragmentsA::TileOuter, TILE_K, PARTS> a;
-  TileCopy<FragmentsB::TileK, FragmentsB::TileOuter, TILE_K, PARTS> b;
-  index_t k; // what is left from the tile on that is copied next
-
-  __device__ __forceinline__ void next() {
-    cp_async_commit();
-    k -= TILE_K;
-    a.next(k), b.next(k);
-  }
-  template <int PART = 0> __device__ __forceinline__ void whole(unsigned char *stage) {
-    a.begin<PART>(stage), b.begin<PART>(stage + FragmentsA::BYTES);
-    a.end<PART>(stage), b.end<PART>(stage + FragmentsA::BYTES);
-    if constexpr (PART + 1 < PARTS) whole<PART + 1>(stage);
-  }
 };
 
 __device__ __forceinline__ Tile tile_of_block_ordered(const Problem &p, unsigned block) {
@@ -55,60 +39,77 @@ __device__ __forceinline__ Tile tile_of_block_ordered(const Problem &p, unsigned
   return {index_t(place.row) * TILE_M, index_t(place.column) * TILE_N, index_t(place.batch)};
 }
 
-struct Mainloop {
-  unsigned char *const stages;
-  Copies copies;
-  const FragmentsA read_a;
-  const FragmentsB read_b;
-  Reg a[A_BUFFERS][FragmentsA::COUNT], b[FragmentsB::COUNT];
+template <bool WIDE> struct Mainloop {
+  unsigned char *const shared;
+  TileCopy<TileA, TILE_K, PARTS, WIDE> copy_a;
+  TileCopy<TileB, TILE_K, PARTS, WIDE> copy_b;
+  Fragments<TileA, WARP_M, true> read_a;
+  Fragments<TileB, WARP_N, false> read_b;
+  Reg a[A_BUFFERS][4 * ROWS], b[2 * COLS];
   Acc sums[ROWS][COLS][4];
-  unsigned use = 0, fill = 0; // where the stages begin that are read and filled
+  int use = 0, fill = 0; // numbers of the stages that are read and filled
+  index_t k;             // what is left of K from the tile on that is copied next
 
-  __device__ __forceinline__ Mainloop(unsigned char *stages, const Source &a, const Source &b,
+  __device__ __forceinline__ Mainloop(unsigned char *shared, const Source &a, const Source &b,
                                       index_t k)
-      : stages(stages), copies{a, b, k}, read_a(a.k_inner, threadIdx.x / 32 / WARPS_N * WARP_M),
-        read_b(b.k_inner, threadIdx.x / 32 % WARPS_N * WARP_N) {}
+      : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES),
+        read_a(threadIdx.x / 32 / WARPS_N * WARP_M, 0),
+        read_b(threadIdx.x / 32 % WARPS_N * WARP_N, TileA::BYTES), k(k) {}
 
-  static __device__ __forceinline__ unsigned after(unsigned stage) {
-    return stage + STAGE_BYTES == SHARED_BYTES ? 0 : stage + STAGE_BYTES;
+  // Takes `stage` to the next one; how many bytes further that is.
+  static __device__ __forceinline__ int advance(int &stage) {
+    const bool last = stage == STAGES - 1;
+    stage = last ? 0 : stage + 1;
+    return last ? -(STAGES - 1) * STAGE_BYTES : STAGE_BYTES;
+  }
+  __device__ __forceinline__ void next_copy() {
+    cp_async_commit();
+    k -= TILE_K;
+    const int further = advance(fill);
+    copy_a.next(k, further), copy_b.next(k, further);
+  }
+  __device__ __forceinline__ void next_tile() {
+    const int further = advance(use);
+    read_a.lane += further, read_b.lane += further;
   }
 
   // Steps STEP and on of one tile of K.
   template <int STEP> __device__ __forceinline__ void steps() {
     if constexpr (STEP == STEPS - 1) {
-      copies.next();
+      next_copy();
       cp_async_wait<STAGES - 2>();
       __syncthreads();
-      use = after(use), fill = after(fill);
+      next_tile();
     }
-    if constexpr (A_BUFFERS == 2) read_next_a<STEP>();
+    read_a.convert(a[STEP % A_BUFFERS]);
+    if constexpr (A_BUFFERS == 2) read_a.read(a[(STEP + 1) % 2], shared, (STEP + 1) % STEPS);
     columns<STEP, 0>();
-    if constexpr (A_BUFFERS == 1) read_next_a<STEP>();
     if constexpr (STEP + 1 < STEPS) steps<STEP + 1>();
   }
 
-  template <int STEP> __device__ __forceinline__ void read_next_a() {
-    read_a.read(a[(STEP + 1) % A_BUFFERS], stages + use, (STEP + 1) % STEPS);
-  }
-
-  // Columns of fragments from FIRST on. What B has there for the next step takes the same registers
-  // right behind the products, long before it is needed. Meanwhile a part of the next tile of A, then
-  // of B, is on its way.
+  // Columns of fragments from FIRST on. What B has there for the next step takes the same registers right
+  // behind the products, long before it is needed. Meanwhile a part of the next tile of A, then of B, is on
+  // its way.
   template <int STEP, int FIRST> __device__ __forceinline__ void columns() {
-    constexpr bool COPY_A = STEP < PARTS && FIRST == 0;
-    constexpr bool COPY_B = STEP < PARTS && FIRST + PORTION == COLS;
-    unsigned char *const to_a = stages + fill, *const to_b = to_a + FragmentsA::BYTES;
-    if constexpr (COPY_A) copies.a.begin<STEP>(to_a);
-    if constexpr (COPY_B) copies.b.begin<STEP>(to_b);
+    constexpr bool COPY_A = STEP < PARTS && FIRST == 0, LAST = FIRST + PORTION == COLS;
+    constexpr bool COPY_B = STEP < PARTS && LAST;
+    constexpr int NEXT = (STEP + 1) % STEPS;
+    if constexpr (COPY_A) copy_a.begin(shared, STEP);
+    if constexpr (COPY_B) copy_b.begin(shared, STEP);
+    read_b.template convert<FIRST, PORTION>(b);
+    rows<STEP, FIRST, 0>();
+    read_b.template read<FIRST, PORTION>(b, shared, NEXT);
+    if constexpr (COPY_A) copy_a.end(shared, STEP);
+    if constexpr (COPY_B) copy_b.end(shared, STEP);
+    if constexpr (!LAST) columns<STEP, FIRST + PORTION>();
+  }
+  template <int STEP, int FIRST, int ROW> __device__ __forceinline__ void rows() {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-      for (int j = FIRST; j < FIRST + PORTION; ++j)
-        mma(sums[i][j], a[STEP % A_BUFFERS] + 4 * i, b + 2 * j);
-    read_b.template read<FIRST, PORTION>(b, stages + use + FragmentsA::BYTES, (STEP + 1) % STEPS);
-    if constexpr (COPY_A) copies.a.end<STEP>(to_a);
-    if constexpr (COPY_B) copies.b.end<STEP>(to_b);
-    if constexpr (FIRST + PORTION < COLS) columns<STEP, FIRST + PORTION>();
+    for (int j = FIRST; j < FIRST + PORTION; ++j)
+      mma(sums[ROW][j], a[STEP % A_BUFFERS] + 4 * ROW, b + 2 * j);
+    if constexpr (A_BUFFERS == 1 && FIRST + PORTION == COLS)
+      read_a.template read<2 * ROW, 2>(a[0], shared, (STEP + 1) % STEPS);
+    if constexpr (ROW + 1 < ROWS) rows<STEP, FIRST, ROW + 1>();
   }
 
   __device__ __forceinline__ void run() {
@@ -119,34 +120,37 @@ struct Mainloop {
 #pragma unroll
         for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
 #pragma unroll 1
-    for (int i = 0; i < STAGES - 1; ++i, fill += STAGE_BYTES)
-      copies.whole(stages + fill), copies.next();
+    for (int i = 0; i < STAGES - 1; ++i) {
+#pragma unroll 1
+      for (int part = 0; part < PARTS; ++part) {
+        copy_a.begin(shared, part), copy_b.begin(shared, part);
+        copy_a.end(shared, part), copy_b.end(shared, part);
+      }
+      next_copy();
+    }
     cp_async_wait<STAGES - 2>();
     __syncthreads();
-    read_a.read(a[0], stages + use, 0);
-    read_b.read(b, stages + use + FragmentsA::BYTES, 0);
+    read_a.read(a[0], shared, 0), read_b.read(b, shared, 0);
 #pragma unroll 1
-    while (copies.k > -(STAGES - 1) * TILE_K) steps<0>(); // those on their way are still to be used
+    while (k > -(STAGES - 1) * TILE_K) steps<0>(); // those on their way are still to be used
     cp_async_wait<0>();
     __syncthreads(); // nobody reads or fills a stage any more
   }
 
   // To C, 16 rows at a time.
   __device__ __forceinline__ void store(const Problem &p, const Tile &tile) {
-    Acc *slab = (Acc *)stages + threadIdx.x / 32 * 16 * SLAB_LD;
+    Acc *slab = (Acc *)shared + threadIdx.x / 32 * 16 * SLAB_LD;
     const index_t row = tile.row + threadIdx.x / 32 / WARPS_N * WARP_M;
     const index_t col = tile.col + threadIdx.x / 32 % WARPS_N * WARP_N;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       write_slab(slab, i);
       __syncwarp();
-      const bool k_inner = read_a.k_inner;
-      const auto row_in_warp = [=](int r) { return row_of(k_inner, 2 * i + r / 8, r % 8); };
+      const auto row_in_warp = [=](int r) { return row_of<A_K_INNER>(2 * i + r / 8, r % 8); };
       store_slab<16, WARP_N, SLAB_LD>(p, slab, row, col, tile.batch, row_in_warp);
       __syncwarp();
     }
   }
-
   __device__ __forceinline__ void write_slab(Acc *slab, int i) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -155,21 +159,32 @@ struct Mainloop {
       for (int half = 0; half < 2; ++half) {
         Acc *line = slab + (g + half * 8) * SLAB_LD;
         const Acc first = sums[i][j][2 * half], second = sums[i][j][2 * half + 1];
-        if (sizeof(T) == 2 || read_b.k_inner)
+        if (sizeof(T) != 4 || B_K_INNER) {
           *(Pair *)(line + 8 * j + 2 * t) = {first, second};
-        else
-          line[row_of(false, j, 2 * t)] = first, line[row_of(false, j, 2 * t + 1)] = second;
+          continue;
+        }
+        line[row_of<B_K_INNER>(j, 2 * t)] = first;
+        line[row_of<B_K_INNER>(j, 2 * t + 1)] = second;
       }
   }
 };
 
-__device__ __forceinline__ void mma_gemm(const Problem &p, void *stages) {
-  const Tile tile = tile_of_block_ordered(p, blockIdx.x);
-  const Source a =
-      operand_source(p.a, p.a.row_stride, p.a.col_stride, tile.row, p.m, p.k, tile.batch);
-  const Source b =
-      operand_source(p.b, p.b.col_stride, p.b.row_stride, tile.col, p.n, p.k, tile.batch);
-  Mainloop mainloop((unsigned char *)stages, a, b, p.k);
+template <bool WIDE>
+__device__ __forceinline__ void multiply(const Problem &p, void *stages, const Source &a,
+                                         const Source &b) {
+  Mainloop<WIDE> mainloop((unsigned char *)stages, a, b, p.k);
   mainloop.run();
   mainloop.store(p, tile_of_block_ordered(p, opaque(blockIdx.x))); // not kept meanwhile
+}
+
+__device__ __forceinline__ void mma_gemm(const Problem &p, void *stages) {
+  const Tile tile = tile_of_block_ordered(p, blockIdx.x);
+  const Source a = operand_source<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, tile.row, p.m,
+                                             p.k, tile.batch);
+  const Source b = operand_source<B_K_INNER>(p.b, p.b.col_stride, p.b.row_stride, tile.col, p.n,
+                                             p.k, tile.batch);
+  if (is_aligned(a, 16) && is_aligned(b, 16))
+    multiply<true>(p, stages, a, b);
+  else
+    multiply<false>(p, stages, a, b);
 }

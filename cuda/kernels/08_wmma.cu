@@ -1,126 +1,149 @@
-// Tensor cores through nvcuda::wmma: a warp multiplies 16 x 16 x 16 fragments, half precision in, float sums.
+// Tensor cores through nvcuda::wmma, as in a textbook: a warp computes one 16 x 16 tile of C and reads every fragment
+// straight from the caller's matrix.
 //
-// load_matrix_sync wants 32-byte aligned fragments and a leading dimension that is a multiple of 8 entries;
-// a caller's matrix may have neither. So every fragment is read from shared memory, where this file sets both,
-// and the copy into it is the only part that meets the caller's layout: 16 bytes at a time where pointer,
-// leading dimension and tile allow it, else entry by entry with zeros outside the matrix.
+// load_matrix_sync wants fragments that begin at multiples of 32 bytes, rows a multiple of 16 bytes apart, and it reads
+// all of them. A caller's matrix may offer none of that: such fragments, and those at an edge, are first copied to shared
+// memory, entry by entry with zeros outside the matrix.
+//
+// Nothing is reused but what L1 holds by chance: 16 x 16 x 16 products for two fragments read, 16 FLOP for each entry.
 //
 // /// kernel
 // entry = "wmma_gemm"
 // op = "gemm"
-// dtypes = ["float16", "bfloat16"]
-// math = ["fp16", "bf16"]
+// dtypes = ["float16", "bfloat16", "float32", "float64"]
+// math = ["fp16", "bf16", "tf32", "fp64"]
 // launcher = "grid2d"
 // min_sm = 80
-// teaches = "Tensor core fragments, their alignment rules, and staging whatever does not obey them."
+// by_layout = true
+// teaches = "Tensor core fragments and their alignment rules; fed from far away, tensor cores mostly wait."
 //
 // [[variant]]
-// threads = [128, 1]
-// tile = [64, 64, 32]
-// defines = { WARPS_M = 2, WARPS_N = 2 }
-//
-// [[variant]]
-// name = "128"
 // threads = [256, 1]
-// tile = [128, 128, 32]
-// defines = { WARPS_M = 2, WARPS_N = 4 }
+// tile = [32, 64, 16]
 // ///
 #include <mma.h>
 
-#include "problem.cuh"
+#include "layout.cuh"
+#include "slab_epilogue.cuh"
 
 using namespace nvcuda;
 
-constexpr int FRAGMENT = 16;
-constexpr int VECTOR = 16 / sizeof(T);                              // entries in one 16-byte access
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N; // warp tile
-constexpr int ROWS = WARP_M / FRAGMENT, COLS = WARP_N / FRAGMENT;   // fragments of a warp
-// Padding by one vector spreads rows over the banks and keeps the multiple of 8 that wmma asks for.
-constexpr int LD_A = TILE_K + VECTOR, LD_B = TILE_N + VECTOR, LD_C = FRAGMENT + 4;
-static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
-static_assert(WARP_M % FRAGMENT == 0 && WARP_N % FRAGMENT == 0 && TILE_K % FRAGMENT == 0,
-              "warp tiles are made of whole fragments");
+constexpr int TILE = 16; // of a warp
+constexpr int WARPS = THREADS / 32, WARPS_N = TILE_N / TILE;
+static_assert(TILE_M / TILE * WARPS_N == WARPS, "a warp for every 16 x 16 tile");
 
-// The h x w entries of `source` from (row, col) on into `to` with leading dimension `ld`, zero outside
-// rows x cols. `o` says how they lie in memory; threads run along the contiguous direction.
-template <int h, int w, int ld>
-__device__ void stage(T *to, const T *source, const Operand &o, index_t row, index_t col,
-                      index_t rows, index_t cols) {
-  const T *from = source + row * o.row_stride + col * o.col_stride;
-  const bool whole = row + h <= rows && col + w <= cols;
-  if (whole && o.col_stride == 1 && o.row_stride % VECTOR == 0 &&
-      (unsigned long long)from % 16 == 0) {
-    for (int i = threadIdx.x; i < h * w / VECTOR; i += THREADS) {
-      const int r = i / (w / VECTOR), c = i % (w / VECTOR) * VECTOR;
-      *(int4 *)(to + r * ld + c) = __ldg((const int4 *)(from + r * o.row_stride + c));
-    }
-    return;
-  }
-  const bool along_row = o.col_stride == 1;
-  for (int i = threadIdx.x; i < h * w; i += THREADS) {
-    const int r = along_row ? i / w : i % h, c = along_row ? i % w : i / h;
+#if defined(STORAGE_float64)
+constexpr int FRAGMENT = 8, FRAGMENT_K = 4;
+using Input = double;
+#elif defined(STORAGE_float32)
+constexpr int FRAGMENT = 16, FRAGMENT_K = 8;
+using Input = wmma::precision::tf32;
+#else
+constexpr int FRAGMENT = 16, FRAGMENT_K = 16;
+using Input = T;
+#endif
+constexpr int PARTS = TILE / FRAGMENT; // fragments along one side of the warp's tile
+
+template <bool ROWS_IN_MEMORY> struct LayoutOf {
+  using Type = wmma::col_major;
+};
+template <> struct LayoutOf<true> {
+  using Type = wmma::row_major;
+};
+using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
+                                 typename LayoutOf<A_K_INNER>::Type>;
+using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
+                                 typename LayoutOf<!B_K_INNER>::Type>;
+using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT_K, Acc>;
+
+// A matrix as it lies in memory: rows of neighbours, `ld` apart.
+struct Stored {
+  const T *data;
+  index_t ld, rows, columns;
+  bool aligned; // as load_matrix_sync wants it
+
+  __device__ Stored(const T *data, index_t ld, index_t rows, index_t columns)
+      : data(data), ld(ld), rows(rows), columns(columns),
+        aligned((unsigned long long)data % 32 == 0 && ld * sizeof(T) % 16 == 0) {}
+};
+
+// H x W entries from (row, col) on into shared memory, by one warp; zeros outside the matrix.
+template <int H, int W> __device__ void stage(T *to, const Stored &from, index_t row, index_t col) {
+  __syncwarp(); // the fragment before has been read
+  for (int i = threadIdx.x % 32; i < H * W; i += 32) {
+    const index_t r = row + i / W, c = col + i % W;
     T entry;
-    from_acc(0.0f, entry);
-    if (row + r < rows && col + c < cols) entry = __ldg(from + r * o.row_stride + c * o.col_stride);
-    to[r * ld + c] = entry;
+    from_acc(Acc(0), entry);
+    if (r < from.rows && c < from.columns) entry = __ldg(from.data + r * from.ld + c);
+    to[i] = entry;
   }
+  __syncwarp();
+}
+
+// H x W: a fragment as it lies in memory. `staged`: the warp's own shared memory.
+template <int H, int W, class F>
+__device__ void read(F &fragment, const Stored &from, index_t row, index_t col, T *staged) {
+  if (from.aligned && row + H <= from.rows && col + W <= from.columns) {
+    wmma::load_matrix_sync(fragment, from.data + row * from.ld + col, unsigned(from.ld));
+  } else {
+    stage<H, W>(staged, from, row, col);
+    wmma::load_matrix_sync(fragment, staged, W);
+  }
+#if defined(STORAGE_float32)
+  for (int i = 0; i < fragment.num_elements; ++i)
+    fragment.x[i] = wmma::__float_to_tf32(fragment.x[i]);
+#endif
+}
+
+// The fragment from entry `first` along M or N and entry k along K on.
+template <bool K_INNER, class F>
+__device__ void read_at(F &fragment, const Stored &from, index_t first, index_t k, T *staged) {
+  if constexpr (K_INNER)
+    read<FRAGMENT, FRAGMENT_K>(fragment, from, first, k, staged);
+  else
+    read<FRAGMENT_K, FRAGMENT>(fragment, from, k, first, staged);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p) {
-  alignas(32) __shared__ T a_tile[TILE_M * LD_A];
-  alignas(32) __shared__ T b_tile[TILE_K * LD_B];
-  alignas(32) __shared__ float c_tile[THREADS / 32][FRAGMENT * LD_C];
+  constexpr int LD = TILE + 4;
+  alignas(32) __shared__ T staged[WARPS][FRAGMENT * FRAGMENT_K];
+  alignas(32) __shared__ Acc slab[WARPS][TILE * LD];
 
+  const int warp = threadIdx.x / 32;
   const Tile tile = tile_of_block(p, TILE_M, TILE_N);
-  const T *a = p.a.data + tile.batch * p.a.batch_stride;
-  const T *b = p.b.data + tile.batch * p.b.batch_stride;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int warp_row = warp / WARPS_N * WARP_M, warp_col = warp % WARPS_N * WARP_N;
+  const index_t row = tile.row + warp / WARPS_N * TILE, col = tile.col + warp % WARPS_N * TILE;
+  if (row >= p.m || col >= p.n) return; // the whole warp: no barrier below is of more than a warp
 
-  wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[ROWS][COLS];
+  const T *a_data = p.a.data + tile.batch * p.a.batch_stride;
+  const T *b_data = p.b.data + tile.batch * p.b.batch_stride;
+  const Stored a = A_K_INNER ? Stored(a_data, p.a.row_stride, p.m, p.k)
+                             : Stored(a_data, p.a.col_stride, p.k, p.m);
+  const Stored b = B_K_INNER ? Stored(b_data, p.b.col_stride, p.n, p.k)
+                             : Stored(b_data, p.b.row_stride, p.k, p.n);
+  Sums sums[PARTS][PARTS];
 #pragma unroll
-  for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-    for (int j = 0; j < COLS; ++j) wmma::fill_fragment(sums[i][j], 0.0f);
+  for (int i = 0; i < PARTS * PARTS; ++i) wmma::fill_fragment(sums[i / PARTS][i % PARTS], Acc(0));
 
-  for (index_t k = 0; k < p.k; k += TILE_K) {
-    stage<TILE_M, TILE_K, LD_A>(a_tile, a, p.a, tile.row, k, p.m, p.k);
-    stage<TILE_K, TILE_N, LD_B>(b_tile, b, p.b, k, tile.col, p.k, p.n);
-    __syncthreads();
+#pragma unroll 1
+  for (index_t k = 0; k < p.k; k += FRAGMENT_K) {
+    FragmentA a_part[PARTS];
+    FragmentB b_part;
 #pragma unroll
-    for (int step = 0; step < TILE_K; step += FRAGMENT) {
-      wmma::fragment<wmma::matrix_a, 16, 16, 16, T, wmma::row_major> a_part[ROWS];
-      wmma::fragment<wmma::matrix_b, 16, 16, 16, T, wmma::row_major> b_part;
+    for (int i = 0; i < PARTS; ++i)
+      read_at<A_K_INNER>(a_part[i], a, row + i * FRAGMENT, k, staged[warp]);
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i)
-        wmma::load_matrix_sync(a_part[i], a_tile + (warp_row + i * FRAGMENT) * LD_A + step, LD_A);
+    for (int j = 0; j < PARTS; ++j) {
+      read_at<B_K_INNER>(b_part, b, col + j * FRAGMENT, k, staged[warp]);
 #pragma unroll
-      for (int j = 0; j < COLS; ++j) {
-        wmma::load_matrix_sync(b_part, b_tile + step * LD_B + warp_col + j * FRAGMENT, LD_B);
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
-      }
+      for (int i = 0; i < PARTS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
     }
-    __syncthreads();
   }
 
-  // Which thread holds which entry of a fragment is not specified, so a fragment reaches C by way of the
-  // warp's own 16 x 16 floats. The loops are the same for all lanes: no lane misses a __syncwarp().
-  T *c = p.c.data + tile.batch * p.c.batch_stride;
+  // Which thread holds which entry of a fragment is not specified: it reaches C by way of shared memory.
 #pragma unroll
-  for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-    for (int j = 0; j < COLS; ++j) {
-      wmma::store_matrix_sync(c_tile[warp], sums[i][j], LD_C, wmma::mem_row_major);
-      __syncwarp();
-      for (int e = lane; e < FRAGMENT * FRAGMENT; e += 32) {
-        const int r = e / FRAGMENT, s = e % FRAGMENT;
-        const index_t row = tile.row + warp_row + i * FRAGMENT + r;
-        const index_t col = tile.col + warp_col + j * FRAGMENT + s;
-        if (row < p.m && col < p.n)
-          store_result(p, c + row * p.c.row_stride + col * p.c.col_stride,
-                       c_tile[warp][r * LD_C + s]);
-      }
-      __syncwarp();
-    }
+  for (int i = 0; i < PARTS * PARTS; ++i)
+    wmma::store_matrix_sync(slab[warp] + (i / PARTS * LD + i % PARTS) * FRAGMENT,
+                            sums[i / PARTS][i % PARTS], LD, wmma::mem_row_major);
+  __syncwarp();
+  store_slab<TILE, TILE, LD>(p, slab[warp], row, col, tile.batch, [](int r) { return r; });
 }

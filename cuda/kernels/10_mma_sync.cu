@@ -13,6 +13,7 @@
 // math = ["fp16", "bf16"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "ldmatrix and mma.sync: fragments in known registers, swizzled stages, nothing waits for memory."
 //
 // [[variant]]
@@ -20,6 +21,34 @@
 // tile = [128, 256, 64]
 // shared_bytes = 147456
 // defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 3, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "4stages"
+// threads = [256, 1]
+// tile = [128, 256, 64]
+// shared_bytes = 196608
+// defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "32deep"
+// threads = [256, 1]
+// tile = [128, 256, 32]
+// shared_bytes = 122880
+// defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 5, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "256x128"
+// threads = [256, 1]
+// tile = [256, 128, 64]
+// shared_bytes = 147456
+// defines = { WARPS_M = 4, WARPS_N = 2, STAGES = 3, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 64]
+// shared_bytes = 65536
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 //
 // [[variant]]
 // name = "128x128"

@@ -1,7 +1,7 @@
 // mma.sync in fp64, rounded as FMA rounds: the tensor cores of data centre GPUs do twice what their FP64 units do.
 //
-// Eight doubles of K are one mma. Two of them fill 16 bytes, so a lane takes entries 2t and 2t + 1 of K where the
-// instruction's own numbering says t and t + 4: the order of K is free as long as A and B agree.
+// ldmatrix has no use for doubles. A lane reads its entries one by one: 16 lanes of four rows and four columns make
+// one pass over the banks, and the swizzle sees to it that they do not meet.
 //
 // /// kernel
 // entry = "mma_sync_fp64"
@@ -10,6 +10,7 @@
 // math = ["fp64"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "Tensor cores without loss of precision: m16n8k8 on sm_90, four m8n8k4 on sm_80."
 //
 // [[variant]]

@@ -11,6 +11,7 @@
 // math = ["tf32"]
 // launcher = "grid2d"
 // min_sm = 80
+// by_layout = true
 // teaches = "The same mainloop on 4-byte entries: rounding to tf32, and fragments in an order of one's own."
 //
 // [[variant]]

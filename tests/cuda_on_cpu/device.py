@@ -87,11 +87,13 @@ def compile_source(path: Path, entry: str, defines: dict[str, int], include: Pat
     return target
 
 
-def compile_kernel(name: str, dtype: str, target: str) -> compiling.Compiled:
+def compile_kernel(
+    name: str, dtype: str, target: str, more: compiling.Defines = ()
+) -> compiling.Compiled:
     """In place of `_cuda_compile.compile_kernel`."""
     kernel = source.all_kernels()[name]
     assert isinstance(kernel, source.Kernel)
-    path = compile_source(kernel.path, kernel.header.entry, kernel.defines(dtype))
+    path = compile_source(kernel.path, kernel.header.entry, {**kernel.defines(dtype), **dict(more)})
     return compiling.Compiled(str(path).encode(), 0.0, f"{target}-{source.source_hash(kernel)}", "")
 
 

@@ -103,11 +103,61 @@ FAULTS = {
     },
 }  # fmt: skip
 
+SPLIT = "split.cuh"
+MEETING = {
+    "every block writes C": [SPLIT, "group, members)) return false;", "group, members)) {}"],
+    "a ticket too few": [SPLIT, "(tickets + group, members)", "(tickets + group, members - 1)"],
+    "tickets not reset": [SPLIT, "atomicInc(ticket, count - 1)", "atomicInc(ticket, ~0u)"],
+    "parts overlap": [SPLIT, "steps * (number + 1) / splits", "(steps * (number + 1) / splits + 1)"],
+    "the first part only": [SPLIT, "first + j * stride", "first"],
+    "one tile's tickets for all": [SPLIT, "p.tickets + index_t(part.tile) * splits", "p.tickets"],
+}  # fmt: skip
+COPY = "copy_tile.cuh"
+TILES = {
+    "no bound along K": [COPY, "right - i * RIGHT : 0", "BREADTH : 0"],
+    "no bound on rows": [COPY, "i * DOWN < down", "true"],
+}
+SKINNY, MMA, BATCHED, COLUMNS = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu", "20_gemv_columns.cu"
+ROW = "warp_dot.cuh"
+FAULTS |= {
+    "cuda:13_split_k": MEETING,
+    "cuda:14_batched": {
+        "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
+        "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
+        "no wait": [BATCHED, "cp_async_wait<0>();", ""],
+        "no bound on rows stored": [BATCHED, "if (i < height)", "if (true)"],
+        "no bound on columns stored": [BATCHED, "if (!mine || me >= width) return;", "if (!mine) return;"],
+        "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
+    },
+    "cuda:20_gemv_columns": {
+        **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
+        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
+        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
+    },
+    "cuda:20_gemv_vector": {
+        "no head": [ROW, "if (me < head) sum", "if (false) sum"],
+        "no tail": [ROW, "if (tail < count) sum", "if (false) sum"],
+        "no bound on the last pieces": [ROW, "if (!CHECKED || j * STRIDE < left)\n      sums", "sums"],
+    },
+    "cuda:21_skinny": {
+        "no wait": [SKINNY, WAIT, ""],
+        "no barrier": [SKINNY, "__syncthreads(); // this stage", "// this stage"],
+        "no barrier between teams": [SKINNY, "__syncthreads(); // the last stage", "// the last stage"],
+        **TILES,
+    },
+    "cuda:21_skinny_mma": {
+        "no wait": [MMA, WAIT, ""],
+        "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
+        **TILES,
+    },
+}
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    asked = {"kernel": name, "dtype": "float32", "faults": faults}
+    dtype = "float16" if "mma" in name else "float32"
+    asked = {"kernel": name, "dtype": dtype, "faults": faults}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
         cwd=ROOT, input=json.dumps(asked), capture_output=True, text=True,
