@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from backends.base import Backend, Problem, Session
 
 from . import gate
 from .journal import atomic_write
+from .record import GateResult
 
 WARM_S = 0.05
 SAMPLES = 20
@@ -60,32 +61,42 @@ def measure() -> list[dict[str, Any]]:
     found = []
     for problem in problems():
         candidates = [b for b in cuda if b.supports(problem) is None]
-        operands = backends.allocate(problem) if candidates else None
-        references = gate.ReferenceCache()
-        for backend in candidates:
-            assert operands is not None
-            found.append(entry(backend, problem, operands, references))
+        if candidates:
+            found += entries(candidates, problem, backends.allocate(problem))
     return found
 
 
-def entry(
-    backend: Backend, problem: Problem, operands: backends.Operands, references: gate.ReferenceCache
-) -> dict[str, Any]:
-    """Samples in seconds of one resident run with its synchronisation; or the error."""
-    about: dict[str, Any] = {"backend": backend.name, "verified": backend.verified, "problem": problem}
-    try:
-        session = backend.open(problem, operands)
+def entries(
+    candidates: Sequence[Backend], problem: Problem, operands: backends.Operands
+) -> list[dict[str, Any]]:
+    """All backends on one problem: opened, checked together, and timed one after the other."""
+    found: list[dict[str, Any]] = []
+    opened: list[tuple[dict[str, Any], Session]] = []
+    for backend in candidates:
+        about: dict[str, Any] = {"backend": backend.name, "verified": backend.verified, "problem": problem}
+        found.append(about)
         try:
-            judged = gate.check(session, cache=references)
-            if not judged.ok:
-                return about | {"error": f"gate: {judged.failed}: {judged.detail}"}
-            backends.fill_random(operands, seed=1)
-            session.upload()
-            return about | {"info": session.info, "max_error": judged.max_error} | timed(session)
-        finally:
-            session.close()
-    except Exception as error:  # the next kernel may still work
-        return about | {"error": f"{type(error).__name__}: {error}"}
+            opened.append((about, backend.open(problem, operands)))
+        except Exception as error:  # the next kernel may still work
+            about["error"] = f"{type(error).__name__}: {error}"
+    judged = gate.check_all([session for _, session in opened])
+    backends.fill_random(operands, seed=1)
+    for (about, session), result in zip(opened, judged, strict=True):
+        about |= entry(session, result)
+        session.close()
+    return found
+
+
+def entry(session: Session, judged: GateResult) -> dict[str, Any]:
+    """Samples in seconds of one resident run with its synchronisation; or the error."""
+    if not judged.ok:
+        return {"error": f"gate: {judged.failed}: {judged.detail}"}
+    try:
+        session.activate()
+        session.upload()
+        return {"info": session.info, "max_error": judged.max_error} | timed(session)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 def timed(session: Session) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 python -m pytest -m gpu -p tests.outcomes --outcomes FILE
 
-FILE has a JSON line when a test begins and one when it has ended. Tests that have are not run again; one that
-began and never ended took its process down, and counts as an error. A CUDA error that spoils the process ends
-it: the next call goes on with a fresh one.
+FILE has a JSON line when a test begins and one when it has ended. Tests that have are not run again. One that
+began and never ended is: its process may have been stopped. If it did so twice it takes processes down, and
+counts as an error. A CUDA error that spoils the process ends it: the next call goes on with a fresh one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+TRIES = 2
+"""Times that a test may begin without ending."""
 
 ORDER = ("passed", "skipped", "failed", "error")
 
@@ -39,6 +42,7 @@ class Outcomes:
 
     def __init__(self, path: Path) -> None:
         self.path, self.worst = path, {}  # type: tuple[Path, dict[str, tuple[int, str]]]
+        self.begun: dict[str, int] = {}
         self.known = self._read()
         self.session: pytest.Session | None = None
 
@@ -50,8 +54,10 @@ class Outcomes:
                 entry = json.loads(line)
             except ValueError:  # torn when the process ended
                 continue
-            found.setdefault(entry["test"], "")
-            found[entry["test"]] = entry.get("outcome", found[entry["test"]])
+            if "outcome" in entry:
+                found[entry["test"]] = entry["outcome"]
+            else:
+                self.begun[entry["test"]] = self.begun.get(entry["test"], 0) + 1
         return found
 
     def _write(self, **entry: Any) -> None:
@@ -59,9 +65,11 @@ class Outcomes:
             file.write(json.dumps(entry) + "\n")
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what has been run; what never ended is an error."""
-        for name in (name for name, outcome in self.known.items() if not outcome):
-            self._write(test=name, outcome="error")
+        """Leave out what has been run, and what never ends."""
+        for name, times in self.begun.items():
+            if times >= TRIES and name not in self.known:
+                self.known[name] = "error"
+                self._write(test=name, outcome="error")
         done = [item for item in items if named(item.nodeid) in self.known]
         if done:
             items[:] = [item for item in items if named(item.nodeid) not in self.known]

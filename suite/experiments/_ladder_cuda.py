@@ -57,7 +57,7 @@ def options_of(climb: CudaClimb) -> dict[str, Any]:
     asked, provider = climb.asked, climb.provider
     concerned = [rung for rung in climb.chosen() if ladder_cuda_plan.any_concern(rung, asked.problems)]
     return {
-        **msgspec.to_builtins(asked),
+        **msgspec.json.decode(msgspec.json.encode(asked)),  # as a journal gives it back
         "rungs": [rung.facts() for rung in concerned],
         "levels": [list(pair) for pair in provider.levels],
         "columns": [list(pair) for pair in provider.columns],

@@ -19,14 +19,15 @@ from tests import gpu_kinds as gpu
 pytestmark = pytest.mark.gpu
 usable = pytest.fixture(autouse=True)(gpu.usable)
 
+LIMIT = 1 << 31
 ROWS, COLUMNS = 49_999, 43_003
-"""More than 2^31 entries, in no multiple of any tile."""
+"""More than LIMIT entries, in no multiple of any tile."""
 
 SPARE = 2 << 30
 CHUNK = 5_000
 """Rows converted at a time."""
 
-LENGTH = (1 << 31) + 4_099
+LENGTH = LIMIT + 4_099
 PERIOD = 1_000_003
 """Vectors repeat a random piece of this length, a prime."""
 
@@ -73,6 +74,7 @@ def blank(cupy, count, dtype):
 
 def launch(kernel, p, a, b, c):
     device = _cuda_driver.device(0)
+    device.activate()
     d, stream = device.driver, device.driver.stream()
     a.device.synchronize()
     try:
@@ -93,7 +95,7 @@ def test_a_result_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     p = Problem(m=ROWS, n=COLUMNS, k=k, dtype=dtype, math=shapes.math_of(kernel, dtype))
     c = blank(cupy, ROWS * COLUMNS, dtype).reshape(ROWS, COLUMNS)
     launch(kernel, p, placed(cupy, a, dtype), placed(cupy, b, dtype), c)
-    edge = (1 << 31) // COLUMNS
+    edge = LIMIT // COLUMNS
     for row in (0, ROWS // 2, edge - 1, edge, edge + 1, ROWS - 1):
         got = cupy.asnumpy(floats(cupy, c[row], dtype))
         assert (got == a[row] @ b).all(), f"row {row}"
@@ -115,7 +117,7 @@ def test_an_operand_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     room(ROWS * COLUMNS, dtype)
     rng = np.random.default_rng(1)
     transposed = op == "gemv" and kernel.header.transposes == ("t",)
-    edge = (1 << 31) // COLUMNS
+    edge = LIMIT // COLUMNS
     rows = [0, 1, edge - 1, edge, edge + 1, ROWS - 1]
     a = cupy.zeros((ROWS, COLUMNS), blank(cupy, 1, dtype).dtype)
     values = small(rng, len(rows), COLUMNS)

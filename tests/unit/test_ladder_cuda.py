@@ -221,6 +221,21 @@ class TestClimb:
         assert config["flop_per_byte"] == {"tile": 8.0} and config["occupancy"] == 1.0
         assert config["registers"] == 32 and config["local_bytes"] == 0
 
+    def test_an_interrupted_climb_is_gone_on_with(self, world, tmp_path):
+        asked = msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,))
+        path, first = tmp_path / "kept.jsonl", climb(asked)
+        first.journal = command.journal_for(first, path, resume=False)
+        kept = [
+            cell for _, cell in zip(range(3), first.run(), strict=False)
+        ]  # stopped within the first group
+        first.journal.close()
+        again = climb(asked)
+        again.journal = command.journal_for(again, path, resume=True)
+        cells = command.measure(again).cells
+        again.journal.close()
+        assert cells[0].samples_s == kept[0].samples_s
+        assert {cell.problem.op for cell in cells} == {"gemm", "copy"}
+
     def test_a_rung_that_the_hardware_lacks_says_why(self, world, monkeypatch):
         monkeypatch.setenv("FAKE_COMPUTE", "30")
         stand_in._forget()

@@ -97,7 +97,8 @@ class TestOutcomes:
 
     def test_a_run_goes_on_where_a_crash_ended_it(self, tmp_path):
         (tmp_path / "test_x.py").write_text(EXAMPLE)
-        assert self.run(tmp_path, CRASH="2").returncode == 7
+        for _ in range(2):  # the first time it may have been stopped
+            assert self.run(tmp_path, CRASH="2").returncode == 7
         again = self.run(tmp_path)
         assert again.returncode == 1 and "3 deselected" in again.stdout, again.stdout
         found = verify_gpu.outcomes(verify_gpu.Kept(tmp_path / "kept").read())
@@ -109,6 +110,13 @@ class TestOutcomes:
             "test_x::test_skipped": "skipped: Skipped: no reason",
         }
         assert self.run(tmp_path).returncode == 5, "nothing is left"
+
+    def test_a_test_that_was_stopped_once_is_run_again(self, tmp_path):
+        (tmp_path / "test_x.py").write_text(EXAMPLE)
+        self.run(tmp_path, CRASH="2")
+        assert self.run(tmp_path).returncode == 1
+        found = verify_gpu.outcomes(verify_gpu.Kept(tmp_path / "kept").read())
+        assert found["test_x::test_one[2]"] == "passed"
 
     def test_a_cuda_error_that_spoils_the_process_ends_it(self, tmp_path):
         (tmp_path / "test_x.py").write_text(EXAMPLE)
