@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
 pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
@@ -30,6 +31,12 @@ TILE = "register_tile.cuh"
 VECTOR = "vector.cuh"
 EPILOGUE = "epilogue.cuh"
 
+WMMA = "08_wmma.cu"
+STAGED = "09_wmma_staged.cu"
+MMA = "mma_gemm.cuh"
+PIECES = "tile_copy.cuh"
+SLAB = "slab_epilogue.cuh"
+
 WAIT = "cp_async_wait<STAGES - 2>();"
 LATE = "cp_async_wait<STAGES - 1>();"  # one stage may be missing
 FIRST = "__syncthreads(); // the first stage is there"
@@ -44,6 +51,17 @@ COPYING = {
     "no bound on copies along i": [COPIES, "(e < inside,", "(true,"],
     "no bound on the first copies": [COPIES, "      if (e < inside)\n", ""],
     "no zeros behind K": [COPIES, "k < depth ? int(sizeof(T)) : 0", "int(sizeof(T))"],
+}
+
+PIECEWISE = {
+    "no bound on rows copied": [PIECES, "inside ? bytes : 0", "bytes"],
+    "no bound on columns copied": [PIECES, "max(0, min(columns * SIZE, WIDTH))", "WIDTH"],
+    "no bound on pairs": [PIECES, "load_pair(from, inside ? columns : 0)", "load_pair(from, 2)"],
+    "16 bytes at any address": [MMA, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
+}
+SLABS = {
+    "no bound on rows stored": [SLAB, "to >= p.m || ", ""],
+    "no bound on columns stored": [SLAB, "col + W <= p.n && ", ""],
 }
 
 FAULTS = {
@@ -101,13 +119,41 @@ FAULTS = {
         "no bound on copies along i": COPYING["no bound on copies along i"],
         "no bound on rows stored": STORES["no bound on rows stored"],
     },
+    "cuda:08_wmma": {
+        "edges read whole": [WMMA, "row + H <= from.rows && col + W <= from.columns", "true"],
+        "no look at alignment": [WMMA, "if (from.aligned && ", "if ("],
+        "no bound on staged rows": [WMMA, "if (r < from.rows && c", "if (c"],
+        "staged too early": [WMMA, "__syncwarp(); // the fragment", "// the fragment"],
+        "read too early": [WMMA, "    to[i] = entry;\n  }\n  __syncwarp();", "    to[i] = entry;\n  }\n"],
+        **SLABS,
+    },
+    "cuda:09_wmma_staged/128x128": {
+        "a wait for one stage too few": [STAGED, WAIT, LATE],
+        "no barrier": [STAGED, "__syncthreads(); // the next tile", "// the next tile"],
+        "no last barrier": [STAGED, "__syncthreads(); // nobody", "// nobody"],
+        "no bound on rows copied": PIECEWISE["no bound on rows copied"],
+    },
+    "cuda:10_mma_sync/64x64": {
+        "no wait": [MMA, f"      {WAIT}\n      __syncthreads();\n      next_tile", "      __syncthreads();\n      next_tile"],
+        "a wait for one stage too few": [MMA, f"      {WAIT}\n      __syncthreads();\n      next_tile", f"      {LATE}\n      __syncthreads();\n      next_tile"],
+        "no barrier": [MMA, "      __syncthreads();\n      next_tile", "      next_tile"],
+        "no first barrier": [MMA, "    __syncthreads();\n    read_a", "    read_a"],
+        "no last barrier": [MMA, "__syncthreads(); // nobody", "// nobody"],
+        "a slab read too early": [MMA, "      write_slab(slab, i);\n      __syncwarp();", "      write_slab(slab, i);"],
+        "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
+        "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
+        **PIECEWISE,
+        **SLABS,
+    },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    asked = {"kernel": name, "dtype": "float32", "faults": faults}
+    dtypes = cases.KERNELS[name].header.dtypes
+    dtype = "float32" if "float32" in dtypes else dtypes[0]
+    asked = {"kernel": name, "dtype": dtype, "faults": faults}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
         cwd=ROOT, input=json.dumps(asked), capture_output=True, text=True,
@@ -115,5 +161,5 @@ def test_the_stand_in_notices_every_planted_fault(name):
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     assert outcomes.pop("none") == "right", done.stderr
-    noticed = {"wrong", "SIGSEGV", "SIGILL"}
+    noticed = {"wrong", "SIGSEGV", "SIGILL", "SIGABRT"}
     assert {fault: how for fault, how in outcomes.items() if how not in noticed} == {}, done.stderr
