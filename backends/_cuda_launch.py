@@ -239,15 +239,20 @@ def prepare(
 
 def _launch(
     kernel: Kernel, p: Problem, found: Function, device: Device, stream: int, packed: Arguments,
-    maps: tuple[tma.Map, ...], splits: int = 1,
+    maps: tuple[tma.Map, ...], splits: int = 1, early: bool = False,
 ) -> Launch:  # fmt: skip
-    count, v = blocks(kernel, p, device.multiprocessors) * splits, kernel.variant
+    count, v, d = blocks(kernel, p, device.multiprocessors) * splits, kernel.variant, device.driver
     addresses = ctypes.addressof(packed), *map(tma.map_address, maps)
     pointers = (c_void_p * len(addresses))(*addresses)
     where = (stream, ctypes.addressof(pointers))
-    run = device.driver.launch(found.address, count, v.threads, v.shared_bytes, *where) if count else _nothing
-    empty = device.driver.launch(found.empty, 1, v.threads, 0, *where)
-    return Launch(run, empty, (packed, pointers, maps))
+    empty = d.launch(found.empty, 1, v.threads, 0, *where)
+    keep: tuple[Any, ...] = (packed, pointers, maps)
+    if not count:
+        return Launch(_nothing, empty, keep)
+    if not early:
+        return Launch(d.launch(found.address, count, v.threads, v.shared_bytes, *where), empty, keep)
+    run, more = realigning.launch_early(d, found.address, count, v.threads, v.shared_bytes, *where)
+    return Launch(run, empty, (*keep, more))
 
 
 def _prepare_tma(
@@ -261,8 +266,9 @@ def _prepare_tma(
     a, b = moved.operands if moved else (a, b)
     places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, q, (a, b, c)))
-    product = _launch(kernel, q, found, device, stream, arguments(q, *places), maps)
-    if not moved:
+    early, argued = moved is not None, arguments(q, places[0], places[1], places[2])
+    product = _launch(kernel, q, found, device, stream, argued, maps, early=early)
+    if moved is None:
         return product
     keep = (*product.keep, moved)
     return Launch(functools.partial(_both, moved.run, product.run), product.empty, keep, moved.release)

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Callable
-from ctypes import c_longlong, c_void_p
+from ctypes import POINTER, c_int, c_longlong, c_uint, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_driver as cuda
@@ -14,6 +14,8 @@ from ._cuda_tma import Matrix, taken
 from .base import Unavailable
 
 THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
+BYTES_PER_BLOCK = 8 * 2048
+"""What the 8 warps of a block move at a time."""
 
 
 class _Move(ctypes.Structure):
@@ -35,6 +37,31 @@ class _Moves(ctypes.Structure):
     """`struct Moves`: A and B."""
 
     _fields_ = [("a", _Move), ("b", _Move)]
+
+
+class _Value(ctypes.Union):
+    _fields_ = [("pad", ctypes.c_char * 64), ("flag", c_int)]
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", c_int), ("pad", c_int), ("value", _Value)]
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared_bytes", c_uint),
+        ("stream", c_void_p),
+        ("attributes", POINTER(_Attribute)),
+        ("count", c_uint),
+    ]
+
+
+_BEGIN_EARLY = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"""
 
 
 class Step(NamedTuple):
@@ -107,10 +134,25 @@ def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream:
     ]
     moves = _Moves(*(_move(s, to) for s, to in zip(steps, found, strict=True)))
     pointers = (c_void_p * 1)(ctypes.addressof(moves))
-    grid = device.multiprocessors * BLOCKS_PER_MULTIPROCESSOR
+    most = device.multiprocessors * BLOCKS_PER_MULTIPROCESSOR
+    grid = max(1, min(most, sum(s.size for s in steps) // BYTES_PER_BLOCK))
     where = stream, ctypes.addressof(pointers)
     run = device.driver.launch(_function(cubin, device), grid, (THREADS, 1), 0, *where)
     return Realigned(run, (found[0], found[1]), room.release, (moves, pointers, room))
+
+
+def launch_early(
+    driver: cuda.Driver, function: int, grid: int, block: tuple[int, int], shared_bytes: int, stream: int,
+    arguments: int,
+) -> tuple[Callable[[], int], Any]:  # fmt: skip
+    """A prepared launch that may begin while the one before it still runs, and what must be kept for it.
+
+    The kernel itself waits before it reads what that one writes: so only its start is brought forward.
+    """
+    attribute = _Attribute(_BEGIN_EARLY, 0, _Value(flag=1))
+    config = _Config((grid, 1, 1), (*block, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
+    where = c_void_p(ctypes.addressof(config)), c_void_p(function), c_void_p(arguments), c_void_p(0)
+    return driver.prepared("cuLaunchKernelEx", *where), (attribute, config)
 
 
 def _move(s: Step, to: Matrix) -> _Move:

@@ -22,7 +22,7 @@ _ALIGN = 256
 
 
 class Split(NamedTuple):
-    """splits: parts of K. sums_bytes, tickets: what all tiles together need in device memory, 0 for one part."""
+    """splits: parts of K. sums_bytes, tickets: what all tiles together need in device memory."""
 
     splits: int = 1
     sums_bytes: int = 0
@@ -50,18 +50,19 @@ def best(tiles: int, steps: int, slots: int) -> int:
 
 
 def cost(splits: int, tiles: int, steps: int, slots: int) -> float:
-    """Time in steps of a tile's K loop: rounds of blocks, each with its longest part, and adding the parts up.
+    """Time in steps of a tile's K loop: rounds of blocks, each with its longest part, and adding up.
 
-    Meeting costs a block about one step, and each partial tile that the last block reads an eighth of one.
+    Each of one or two meetings costs a block about one step, each partial tile read another 1/16.
     """
     rounds = -(-tiles * splits // slots)
-    reads = min(splits, FAN) + (-(-splits // FAN) if splits > FAN else 0)
-    meeting = 1 + reads / 8 if splits > 1 else 0.0
-    return rounds * -(-steps // splits) + meeting
+    groups = -(-splits // FAN)
+    meetings = 0 if splits == 1 else 1 if groups == 1 else 2
+    reads = min(splits, FAN) + (groups if groups > 1 else 0)
+    return rounds * -(-steps // splits) + (meetings + reads / 16 if meetings else 0.0)
 
 
 class Workspace:
-    """Partial sums and tickets of one prepared launch. The tickets are zeroed here, once: blocks reset them."""
+    """Partial sums and tickets of one prepared launch, zeroed once: the blocks reset the tickets."""
 
     def __init__(self, device: Device | None, split: Split, stream: int) -> None:
         self.splits, self._device = split.splits, device

@@ -130,7 +130,7 @@ def maps(driver: Driver, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) ->
     boxes = (
         Box(lines(p, contiguous_k=not p.trans_a), element(p)),
         Box(lines(p, contiguous_k=p.trans_b), element(p)),
-        Box(64, _UINT16 if ITEMSIZE[p.dtype] == 2 else _FLOAT32),
+        Box(64, _UINT16) if ITEMSIZE[p.dtype] == 2 else Box(32, _FLOAT32),
     )
     pairs = zip(matrices, boxes, strict=True)
     return [encode(driver, m, box) if taken(m) else empty_map() for m, box in pairs]

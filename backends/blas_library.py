@@ -279,9 +279,24 @@ def load() -> list[Backend]:
     return list(found.values())
 
 
+_files: dict[str, Path] = {}
+"""Name of a backend made for a path -> its file."""
+
+
+def _name_of(path: Path) -> str:
+    """Its file's name; where another file has that, with as many folders as tell the two apart."""
+    for depth in range(1, len(path.parts)):
+        name = PREFIX + "/".join(path.parts[-depth:])
+        if _files.setdefault(name, path.resolve()) == path.resolve():
+            break
+    return name
+
+
 @functools.cache
 def by_name(name: str) -> Backend | None:
-    """The backend of `cblas:/path/lib.so`, named after its file; None for other names.
+    """The backend of `cblas:/path/lib.so`, named after its file, a second of that name `cblas:path/lib.so`.
+
+    None for other names.
 
     ValueError for a path that is not absolute or has no file.
     """
@@ -291,4 +306,4 @@ def by_name(name: str) -> Backend | None:
     path = Path(text).expanduser()
     if not path.is_file():
         raise ValueError(f"backend {name!r}: there is no file {text}")
-    return BlasLibrary(PREFIX + path.name, path, origin="named", same_as=_same_as(path))
+    return BlasLibrary(_name_of(path), path, origin="named", same_as=_same_as(path))

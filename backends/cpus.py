@@ -89,8 +89,11 @@ QUIET_SHARE = 0.2
 """Of one CPU: what this process may use while it is called quiet."""
 
 
-def wait_until_quiet(limit_s: float = 0.4, look_s: float = 0.001) -> bool:
+def wait_until_quiet(limit_s: float = 0.4, look_s: float = 0.01) -> bool:
     """Sleep until no thread of this process computes or spins; False when some still do after `limit_s`.
+
+    look_s: no shorter than a tick of the kernel (4 to 10 ms), which alone adds the time of a thread that is
+    running elsewhere: looks of 1 ms took a spinning thread for a sleeping one 10 times of 12.
 
     The threads of OpenBLAS and of OpenMP runtimes spin for 0.1 to 0.2 s after a call and cannot be told to
     stop: on 16 cores a product beside 15 such threads took 40 times as long.

@@ -15,6 +15,11 @@ static ptrdiff_t asked(int level) {
 
 ptrdiff_t cache_bytes(int level) {
   static const ptrdiff_t usual[] = {32 << 10, 512 << 10, 4 << 20};
-  const ptrdiff_t bytes = asked(level);
-  return bytes > 0 ? bytes : usual[level - 1];
+  static _Atomic ptrdiff_t known[3]; /* asking may run cpuid, which a virtual machine traps */
+  ptrdiff_t bytes = atomic_load_explicit(&known[level - 1], memory_order_relaxed);
+  if (bytes > 0) return bytes;
+  bytes = asked(level);
+  if (bytes <= 0) bytes = usual[level - 1];
+  atomic_store_explicit(&known[level - 1], bytes, memory_order_relaxed);
+  return bytes;
 }

@@ -58,13 +58,13 @@ static const kernel *table[SETS][TYPES];
 static blocking blocks_of[SETS][TYPES];
 static char compiled_text[64], usable_text[64];
 
-/* KC: a tile of C is fetched and stored once per KC steps, so the larger the tile the longer they must be; else
- * as long as a micro-panel of A and one of B fill the first-level cache. Measured at 1024 and 2048 with 48 KB
- * and 2 MB: AVX-512 best at 1024 (5 % over 512, with B in the second level), AVX2 at 250 to 500. */
+/* KC: as long as a micro-panel of A and one of B fill the first-level cache, or what the kernel says, with B in
+ * the second level. Measured: AVX-512 best at 1024 with 48 KB and 2 MB (5 % over 512 at 1024 and 2048), AVX2 at
+ * 512 with 32 and 512 KB (2 to 4 % over 256 and 320 at 512 to 1024). */
 static blocking blocks_for(const kernel *kn) {
   const ptrdiff_t row = kn->nr * kn->size, l2 = cache_bytes(2);
   const ptrdiff_t fits = cache_bytes(1) * 7 / 8 / ((kn->mr + kn->nr) * kn->size);
-  const ptrdiff_t kc = max_of(64, min_of(max_of(fits, kn->mr * row * 4 / 7), l2 / 8 / row)) / 8 * 8;
+  const ptrdiff_t kc = max_of(64, min_of(max_of(fits, kn->kc), l2 / 8 / row)) / 8 * 8;
   const ptrdiff_t mc = l2 * 2 / 5 / (kc * kn->size) / kn->mr * kn->mr;
   const ptrdiff_t share = min_of(cache_bytes(3), 16 << 20) / 2;
   const ptrdiff_t nc = share / (kc * kn->size) / kn->nr * kn->nr;

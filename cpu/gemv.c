@@ -116,8 +116,9 @@ int gemv_product(const product *p) {
   const ptrdiff_t size = p->kn->size;
   const int threads = threads_for(p);
   /* What lies in a thread's own cache stays with that thread. */
-  v.far = (double)v.m * (double)v.n * (double)size > (double)NEAR_BYTES * threads;
-  const ptrdiff_t items = threads * (v.far ? ITEMS_FAR : ITEMS_NEAR);
+  const bool far = (double)v.m * (double)v.n * (double)size > (double)NEAR_BYTES * threads;
+  v.far = far && p->kn->far_streams;
+  const ptrdiff_t items = threads * (far ? ITEMS_FAR : ITEMS_NEAR);
   const bool columns = columns_are_shared(&v, threads, items);
   job w = {p->kn, &v, {NULL, items, 0}, NULL, round_up(v.m, CACHE_LINE)};
   const ptrdiff_t parts = columns ? items * w.part_rows * size : 0;

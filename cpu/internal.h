@@ -48,7 +48,7 @@ typedef struct {
   void *y;
   ptrdiff_t inc_y;
   double alpha, beta;
-  bool far; /* A lies beyond the second-level cache */
+  bool far; /* A lies beyond the second-level cache, and is to be read in streams for that */
 } matvec;
 
 /* Packs a `valid` x k strip into a micro-panel: dst[p * width + w] = src[w * ws + p * ks]. Places with
@@ -61,6 +61,13 @@ typedef struct {
   const char *name, *isa;
   int type, mr, nr;
   ptrdiff_t size; /* bytes of an element */
+  /* Measured on processors of this instruction set. So long may K be that a tile of C is fetched and stored
+   * seldom enough; 0: as what fills the first-level cache. A is read in place up to so many times four fifths
+   * of the second-level cache. Does a panel of B that does not stay in the first-level cache cost more than
+   * packing it? Is a matrix beyond the second-level cache read faster in many streams that are prefetched? */
+  ptrdiff_t kc;
+  int parts_in_place;
+  bool panel_in_l1, far_streams;
   void (*multiply)(const tile *t);
   pack_fn *pack_a, *pack_b;                              /* widths MR and NR */
   void (*dot_rows)(const matvec *v);                     /* cs_a == 1 */

@@ -8,17 +8,19 @@
 #include "internal.h"
 
 enum { SMALL_VOLUME = 256 * 256 * 256, LARGEST_K = 640, FEW_K = 64, FEW_ROWS = 512 };
-enum { MIDDLE = 768, THIN = 96, STRETCH = 512, NEAR_BYTES = 8192 };
-
-static bool little(const product *p) {
-  return (double)p->m * (double)p->n * (double)p->k <= SMALL_VOLUME;
-}
+enum { MIDDLE = 768, THIN = 96, STRETCH = 512, NEAR_BYTES = 8192, PANEL_ROWS = 96 };
 
 /* Into how many parts A is to be cut so that each fills at most four fifths of the second-level cache (twice what
  * blocked.c packs of it). */
 static ptrdiff_t parts_of_a(const product *p) {
   const blocking b = dispatch_blocks(p->kn);
   return 1 + (ptrdiff_t)((double)p->m * (double)p->k / (2 * (double)b.mc * (double)b.kc));
+}
+
+/* A is read again for every panel of B: a few, or from the second-level cache. */
+static bool little(const product *p) {
+  if ((double)p->m * (double)p->n * (double)p->k > SMALL_VOLUME) return false;
+  return p->n <= THIN || parts_of_a(p) <= p->kn->parts_in_place;
 }
 
 /* A long thin B is read by stretches of K: A, which is as good as all there is, would be packed for a few
@@ -33,7 +35,15 @@ bool small_fits(const product *p) {
   if (p->k > LARGEST_K) return false;
   if (little(p)) return true;
   if (p->cs_a != 1 || rows_collide(p->m, p->rs_a, p->kn->size)) return false;
-  return max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= 2;
+  return max_of(p->m, p->n) <= MIDDLE && parts_of_a(p) <= p->kn->parts_in_place;
+}
+
+/* Does the first-level cache keep NR columns of B where they lie? Rows that are an odd multiple of a power of two
+ * apart meet in one place of so many bytes. */
+static bool panel_stays(const product *p) {
+  const ptrdiff_t stride = p->rs_b * p->kn->size, apart = stride & -stride;
+  const ptrdiff_t each = min_of(max_of(apart, p->kn->nr * p->kn->size), WAY_BYTES);
+  return p->k <= cache_bytes(1) / each;
 }
 
 /* Is B read in place? A packed panel pays from the second tile of rows on; where rows that collide are few and
@@ -42,6 +52,7 @@ static bool b_in_place(const product *p) {
   if (p->cs_b != 1) return false;
   if (p->m <= p->kn->mr) return true;
   if (p->k <= FEW_K && p->m <= FEW_ROWS && p->rs_b * p->kn->size <= NEAR_BYTES) return true;
+  if (p->kn->panel_in_l1 && p->m >= PANEL_ROWS && !panel_stays(p)) return false;
   return !rows_collide(p->k, 2 * p->rs_b, p->kn->size);
 }
 

@@ -1,8 +1,8 @@
 """Records on disk: a journal that grows while a run goes on, and whole runs written in one piece.
 
-A journal is JSON Lines: a header, one line per cell, one line at the end of each comparison group. What
-follows the last whole group (a torn line, cells of a group that never ended) is measured again on resume,
-so that pairs never span processes.
+A journal is JSON Lines: a header, one line per cell, one line at the end of each comparison group. A group
+that comes again, with more rounds, replaces what it had. What follows the last whole group (a torn line,
+cells of a group that never ended) is measured again on resume, so that pairs never span processes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from .record import SCHEMA, Cell, Run
 from .record_checks import check_cell, check_run
 
 FORMAT = 1
+ANEW = "start without --resume"
+"""The remedy of every journal that is whole, or was never begun, and belongs to another question."""
+
 MARK = b'{"journal":'
 """How every journal begins."""
 
@@ -164,9 +167,7 @@ def load(path: str | Path) -> Loaded:
     whole, _, _torn = data.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
     if not lines:
-        raise RecordError(
-            f"{path}: no journal: its first line is missing or cut short; start without --resume"
-        )
+        raise RecordError(f"{path}: no journal: its first line is missing or cut short; {ANEW}")
     run = _header(lines[0], path)
     groups: dict[str, tuple[Cell, ...]] = {}
     end = offset = len(lines[0]) + 1
@@ -226,7 +227,7 @@ def check_same(old: Run, new: Run, path: str | Path, ignore: Collection[str] = (
             name, was, is_now = found
             raise RecordError(
                 f"{path} cannot be resumed: {name} was {was!r} there and is {is_now!r} now; "
-                "give the same options on the same machine, or start without --resume"
+                f"give the same options on the same machine, or {ANEW}"
             )
 
 

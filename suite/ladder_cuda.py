@@ -28,6 +28,9 @@ REFERENCE = "cublas"
 REFERENCE_MATH = {"3xtf32": "fp32"}
 """Arithmetics that cuBLAS lacks, and the one it stands beside them in."""
 
+SPECIAL = ("split_k", "batched")
+"""Launchers of kernels for shapes of their own."""
+
 PEAK_MATH = {"3xtf32": ("tf32", 3.0)}
 """Arithmetics made of several products of another one: which, and of how many."""
 
@@ -139,7 +142,14 @@ def problem_of(rung: Rung, problem: Problem) -> Problem:
 
 
 def concerns(rung: Rung, problem: Problem) -> bool:
-    """Is the rung meant for this problem? One that this GPU cannot run is, and says why it does not."""
+    """Is the rung meant for this problem? One that this GPU cannot run is, and says why it does not.
+
+    What is made for odd shapes or batches has no place between the rungs that climb on square products.
+    """
+    header = getattr(getattr(rung.backend, "kernel", None), "header", None)
+    cube = problem.op == "gemm" and problem.batch == 1 and problem.m == problem.n == problem.k
+    if cube and header is not None and header.launcher in SPECIAL:
+        return False
     return rung.backend.supports(problem_of(rung, problem)) is None
 
 

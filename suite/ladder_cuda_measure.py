@@ -30,7 +30,10 @@ ROOF_S = 0.004
 WAKE_S = 0.004
 """All sides are the same GPU: its clocks never fall asleep between two of them."""
 
-BLOCK_S = 0.003
+BLOCK_S = 0.002
+ROUNDS = 6
+"""The fewest that an interval can be made of without assuming a distribution; there are many problems."""
+
 SLOW_S = 5.0
 """Seconds for all checks and two rounds of a rung, up to which it is never too slow."""
 
@@ -71,6 +74,7 @@ class CudaGroup(Group):
 
     queued: dict[str, Entry] = field(default_factory=dict)
     """The throughput of every rung that is timed, by its name."""
+    rounds: int = ROUNDS
     peaks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
 
     def _bench(self, operands: Operands) -> Bench:

@@ -145,6 +145,7 @@ class Group:
     end: float
     number: int
     roofs: dict[int, list[float]] = field(default_factory=dict)
+    rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
         asked = self.climb.asked
@@ -252,11 +253,11 @@ class Group:
     def _time(self, bench: Bench, trials: Sequence[Trial]) -> None:
         """Rounds until there are enough, or the time of this size is over; two at least."""
         clock, longest = self.climb.clock, 0.0
-        for round_ in range(ROUNDS):
+        for round_ in range(self.rounds):
             start = clock.now()
             if round_ >= TIMED_RUNS and start + longest > self.end:
                 return
-            self._tell(f"round {round_ + 1} of {ROUNDS}")
+            self._tell(f"round {round_ + 1} of {self.rounds}")
             self._roof(trials)
             order = [trial for trial in trials if self._affords(trial, round_)]
             self.rng.shuffle(order)

@@ -1,4 +1,7 @@
-"""What a process of `peers` does with a group: check the libraries it holds, visit each, measure the roof."""
+"""What a process of `peers` does in a round of a group: check its libraries, visit each, measure the roof.
+
+Each round opens the group anew and checks every result again: a call beside the 70 ms of a visit.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ import numpy as np
 
 import backends
 from backends.base import Backend, Problem, Session
-from backends.cpus import allowed_cpus
+from backends.cpus import allowed_cpus, wait_until_quiet
 from backends.operands import Operands, shapes
 
 from .peers_check import Reference
-from .peers_plan import Group, class_of, operand_elements
+from .peers_plan import Group, Turn, class_of, operand_elements
 from .peers_timing import LONG_S, TimedCalls, python_calls, visit
 from .record import Cell, GateResult
 
@@ -70,43 +73,48 @@ class Bench:
     ) -> None:
         self.setup, self.names, self.together = setup, names, together
         self.memory = [*memory, arena(setup.elements[2], setup.dtype)]
-        self.known: tuple[Problem, Operands, Reference] | None = None
+        self.known: dict[Problem, tuple[Operands, Reference]] = {}
         self.awake: set[tuple[str, int]] = set()
         states = [(backend, backend.probe()) for backend in map(backends.get, names)]
         self.usable = [backend for backend, state in states if state.ok]
         self.absent = [f"{b.name} cannot run so: {state.reason}" for b, state in states if not state.ok]
 
-    def measure(self, group: Group) -> list[Cell]:
-        """The cells of every library held and, where they are visited in turn, of the roof."""
-        operands, reference = self._bound(group.problem)
-        entries = self._entries(group, operands)
+    def measure(self, turn: Turn) -> list[Cell]:
+        """Check and visit the libraries asked for; the cells of this round, the roof's too."""
+        group, (operands, reference) = turn.group, self._bound(turn.group.problem)
+        entries = rotated(self._entries(turn, operands), turn.round_)
         try:
-            check_all(entries, reference, operands, group.expected_s >= LONG_S)
-            roofs: list[float] = []
-            for round_ in range(group.rounds):
-                turn = round_ % max(1, len(entries))
-                rates = [0.0]
-                for entry in entries[turn:] + entries[:turn]:
-                    entry.visit(round_)
-                    if self.together:
-                        rates.append(roof_rate(group, operands))
-                roofs.append(max(rates))
+            wait_until_quiet()  # told its number of threads after a fork, OpenBLAS starts some, which spin
+            check_all(entries, reference, operands, group.expected_s >= LONG_S, turn.round_)
+            rate = self._visit(entries, turn, operands)
+            cells = [entry.cell(group, "interleaved" if self.together else "alone") for entry in entries]
         finally:
             for entry in entries:
                 entry.session.close()
-        cells = [entry.cell(group, "interleaved" if self.together else "alone") for entry in entries]
-        return cells + ([roof_cell(group, roofs)] if all(roofs) else [])
+        return cells + ([roof_cell(group, turn.round_, rate)] if rate else [])
+
+    def _visit(self, entries: Sequence[Entry], turn: Turn, operands: Operands) -> float:
+        """In turn, and in company the roof after each: the best of them."""
+        rates = [0.0]
+        for entry in entries:
+            entry.visit(turn.round_)
+            if self.together:
+                rates.append(roof_rate(turn.group, operands))
+        return max(rates)
 
     def _bound(self, problem: Problem) -> tuple[Operands, Reference]:
-        if self.known is None or self.known[0] != problem:
+        if problem not in self.known:
             operands = bound_to(self.memory, problem)
-            self.known = (problem, operands, Reference(problem, operands))
-        return self.known[1:]
+            self.known[problem] = (operands, Reference(problem, operands))
+        return self.known[problem]
 
-    def _entries(self, group: Group, operands: Operands) -> list[Entry]:
+    def _entries(self, turn: Turn, operands: Operands) -> list[Entry]:
+        """Of those asked for, what this process holds and what can compute the problem."""
+        group = turn.group
         if group.calls_from == "python":
-            return python_entries(group, operands, (OURS, NUMPY) if self.together else self.names)
-        able = [b for b in self.usable if b.supports(group.problem) is None]
+            held = (OURS, NUMPY) if self.together else self.names
+            return python_entries(group, operands, [name for name in held if turn.asks(name)])
+        able = [b for b in self.usable if turn.asks(b.name) and b.supports(group.problem) is None]
         return [self._entry(backend, group, operands) for backend in able]
 
     def _entry(self, backend: Backend, group: Group, operands: Operands) -> Entry:
@@ -129,6 +137,12 @@ class Bench:
         return backend.open(small, bound_to([*self.memory[:2], scratch], small), threads=group.threads)
 
 
+def rotated(entries: Sequence[Entry], round_: int) -> list[Entry]:
+    """Each round begins with another one; the first with ours, beside whose C all others are checked."""
+    first = round_ % max(1, len(entries))
+    return [*entries[first:], *entries[:first]]
+
+
 def bound_to(memory: Sequence[np.ndarray], problem: Problem) -> Operands:
     """Operands at the beginning of each piece of memory."""
     parts = zip(memory, operand_elements(problem), shapes(problem), strict=True)
@@ -136,11 +150,13 @@ def bound_to(memory: Sequence[np.ndarray], problem: Problem) -> Operands:
     return Operands(a, b, c)
 
 
-def check_all(entries: Sequence[Entry], reference: Reference, operands: Operands, long: bool) -> None:
+def check_all(
+    entries: Sequence[Entry], reference: Reference, operands: Operands, long: bool, round_: int
+) -> None:
     """Judge every entry; the first right result of ours is what the others must agree with."""
     ours: np.ndarray | None = None
     for entry in entries:
-        entry.check(reference, operands.c, ours, long)
+        entry.check(reference, operands.c, ours, round_ if long else None)
         if entry.name == OURS and ours is None and entry.gate.ok and len(entries) > 1:
             ours = operands.c.copy()
 
@@ -175,12 +191,14 @@ class Entry:
         self.samples: list[tuple[int, int, float]] = []
         self.cpus = 0.0
 
-    def check(self, reference: Reference, c: np.ndarray, ours: np.ndarray | None, long: bool) -> None:
-        """One call into a C of NaN, judged. A long one is warmed as in a visit and is that of round 0."""
+    def check(
+        self, reference: Reference, c: np.ndarray, ours: np.ndarray | None, long_in: int | None
+    ) -> None:
+        """One call into a C of NaN, judged. A long one is warmed and is the visit of the round `long_in`."""
         c.fill(np.nan)
-        if long:
+        if long_in is not None:
             self.expected_s = LONG_S
-            self._visit(0)
+            self._visit(long_in)
             self.expected_s = self.samples[0][2]
         else:
             self.session.activate()
@@ -192,7 +210,7 @@ class Entry:
 
     def visit(self, round_: int) -> None:
         """Warm up, take samples, leave quietly; nothing where the result was wrong or the check was it."""
-        if self.gate.ok and not (round_ == 0 and self.samples):
+        if self.gate.ok and not self.samples:
             self._visit(round_)
 
     def _visit(self, round_: int) -> None:
@@ -290,8 +308,8 @@ def roof_rate(group: Group, operands: Operands) -> float:
     return result[0]
 
 
-def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
-    """The time of the problem at the roof of each round: its FMAs, or one reading of its matrix."""
+def roof_cell(group: Group, round_: int, rate: float) -> Cell:
+    """The time of the problem at the roof of this round: its FMAs, or one reading of its matrix."""
     p = group.problem
     reads = class_of(p) == "gemv"
     work = max(operand_elements(p)[:2]) * np.dtype(p.dtype).itemsize if reads else p.flops
@@ -303,10 +321,10 @@ def roof_cell(group: Group, rates: Sequence[float]) -> Cell:
         calls_from=group.calls_from,  # type: ignore[arg-type]
         threads=group.threads,
         provenance="modelled",
-        samples_s=tuple(work / rate for rate in rates),
-        round_of=tuple(range(len(rates))),
-        inner=(1,) * len(rates),
-        config={"roof": "read" if reads else "fma", "rate_per_s": max(rates)},
+        samples_s=(work / rate,),
+        round_of=(round_,),
+        inner=(1,),
+        config={"roof": "read" if reads else "fma", "rate_per_s": rate},
         process_id=os.getpid(),
         group=group.key,
     )

@@ -33,7 +33,6 @@ VISIT_S = WARM_S + SAMPLES * SAMPLE_S + 0.01
 """A visit: warming, samples, and the change of side."""
 
 CHECK_S = 0.02
-MOST_ROUNDS = 5
 
 BARRED = (32, 64, 256, 512, 2048)
 """Sizes that bars are set for one by one: `suite.analysis.peers`."""
@@ -45,7 +44,6 @@ class Group(msgspec.Struct, frozen=True):
     problem: Problem
     threads: int
     calls_from: str = "c"
-    rounds: int = 1
     expected_s: float = 0.0
     """Of one call, about."""
 
@@ -60,6 +58,19 @@ class Group(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """Its class."""
         return "python" if self.calls_from == "python" else class_of(self.problem)
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One round of a group."""
+
+    group: Group
+    round_: int = 0
+    names: tuple[str, ...] = ()
+    """The libraries to visit, as cells name them; none: all there are."""
+
+    def asks(self, name: str) -> bool:
+        """Is the library of that name to be visited?"""
+        return not self.names or name in self.names
 
 
 KEY = re.compile(r"(gemm|gemv)/(\d+)x(\d+)x(\d+)/(\d+)/(\w+)/(\w+)/([tn])n/(\d+)/(c|python)")
@@ -160,10 +171,8 @@ def cost_s(group: Group, libraries: int, rates: Rates) -> float:
     return visits * (VISIT_S + (1.2 if call >= LONG_S else 2.5) * call) + CHECK_S
 
 
-def affordable(
-    wanted: Sequence[Group], budget_s: float, libraries: int, rates: Rates
-) -> tuple[list[Group], int]:
-    """(groups to measure, rounds of each): thinned out, evenly in every class, until they fit the budget.
+def affordable(wanted: Sequence[Group], budget_s: float, libraries: int, rates: Rates) -> list[Group]:
+    """The groups to measure: thinned out, evenly in every class, until a round of each fits the budget.
 
     The ends of each class, and what bars are set for, stay longest and come first; then cheap ones before
     dear ones. Where not even these fit they are begun all the same, as far as time goes.
@@ -175,7 +184,7 @@ def affordable(
         if level[group] == 0 or spent + costs[group] <= budget_s:
             kept.append(group)
             spent += costs[group]
-    return kept, max(1, min(MOST_ROUNDS, int(budget_s / max(spent, 1e-9))))
+    return kept
 
 
 def _levels(wanted: Sequence[Group]) -> dict[Group, int]:

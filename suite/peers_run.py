@@ -1,4 +1,8 @@
-"""Measures the groups of `peers` through worker processes, one for each dtype, within a time budget."""
+"""Measures the groups of `peers` through worker processes, one for each dtype, within a time budget.
+
+In passes: every group has a round before any has its second, so that a slow phase of the machine, which lasts
+for seconds, is not taken twice for the same figure.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,14 @@ import msgspec
 
 import backends
 from backends.arithmetic import ITEMSIZE
+from backends.base import Backend
 
 from . import harness_memory, peers_plan
 from .exits import Exit, Stop
 from .journal import Journal
 from .peers_bench import OURS, Setup
-from .peers_plan import Group
+from .peers_plan import Group, Rates, Turn
+from .peers_rounds import APART_S, MOST_ROUNDS, Standing, again
 from .peers_worker import ONE_THREAD, Reply
 from .record import Cell
 
@@ -108,20 +114,48 @@ def check(asked: Asked) -> Asked:
 
 
 def libraries(named: Sequence[str]) -> tuple[str, ...]:
-    """Ours and every CBLAS found, or those named; each file once, NumPy's only where no other OpenBLAS is.
+    """Ours and every CBLAS found, or those named. Of what is found each library once: see `twice`.
 
-    Stop (usage) for a name that is no CBLAS, an error for one that cannot be used.
+    NumPy's own only where no other OpenBLAS is. Stop (usage) for a name that is no CBLAS, an error for one
+    that cannot be used.
     """
     _usable(OURS)
     if named and all(name == OURS for name in named):
         raise Stop("--backend native is ours: name what it is compared with, such as cblas:mkl", Exit.USAGE)
     if named:
         return (OURS, *(n for name in named if (n := _usable(name)) != OURS))
+    left_out = twice(named)
+    return (OURS, *(b.name for b in _found() if b.name not in left_out))
+
+
+def _found() -> list[Backend]:
+    """The usable CBLAS libraries, sorted by name; NumPy's only where no other OpenBLAS is."""
     found = [b for b in backends.all_backends() if b.name.startswith("cblas:") and b.probe().ok]
-    others = [b.name for b in found if not b.stands_beside]
-    if not any("openblas" in name for name in others):
-        others += [b.name for b in found if b.stands_beside]
-    return (OURS, *sorted(others))
+    others = [b for b in found if not b.stands_beside]
+    if not any("openblas" in b.name for b in others):
+        others += [b for b in found if b.stands_beside]
+    return sorted(others, key=lambda b: b.name)
+
+
+def twice(named: Sequence[str]) -> dict[str, str]:
+    """Library found -> why it is not measured: another file is the same build.
+
+    The first by name stays: the usual file of its family, with 32-bit integers, which most programs call.
+    Nothing where peers were named.
+    """
+    first: dict[tuple[str, ...], str] = {}
+    found: dict[str, str] = {}
+    for backend in [] if named else _found():
+        detail = backend.probe().detail
+        family = backend.name.partition("-")[0].removesuffix("64")
+        build = (family, *(str(detail.get(name, "")) for name in ("version", "kernels", "threading")))
+        other = first.setdefault(build, backend.name) if detail.get("version") else backend.name
+        if other != backend.name:
+            found[backend.name] = (
+                f"the same build as {other} ({' '.join(filter(None, build[1:]))}, integers of "
+                f"{detail.get('integer_bits', '?')} bits): name both by --backend to measure both"
+            )
+    return found
 
 
 def absent(named: Sequence[str]) -> dict[str, str]:
@@ -170,11 +204,11 @@ class Worker:
             self._kill()
             raise
 
-    def measure(self, group: Group) -> Reply:
-        """The cells of one group."""
-        return self._exchange(group)
+    def measure(self, turn: Turn) -> Reply:
+        """The cells of this round of a group."""
+        return self._exchange(turn)
 
-    def _exchange(self, message: Setup | Group) -> Reply:
+    def _exchange(self, message: Setup | Turn) -> Reply:
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         try:
@@ -219,9 +253,10 @@ def measure(
     tell: Tell | None = None,
     start: Callable[[Setup, str], Any] = Worker,
     clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Outcome:
     """Measure every group that the budget pays for; start: makes the worker, see `Worker`."""
-    measuring = _Measuring(asked, names, journal, tell, start, clock)
+    measuring = _Measuring(asked, names, journal, tell, start, clock, sleep)
     began = clock()
     for number, dtype in enumerate(asked.dtypes):
         left = asked.time_budget_s - (clock() - began)
@@ -230,7 +265,7 @@ def measure(
 
 
 class _Measuring:
-    """One run; `outcome` grows with every group."""
+    """One run; `outcome` grows with every dtype."""
 
     def __init__(
         self,
@@ -240,43 +275,79 @@ class _Measuring:
         tell: Tell | None,
         start: Callable[[Setup, str], Any],
         clock: Callable[[], float],
+        sleep: Callable[[float], object],
     ) -> None:
         self.asked, self.names, self.journal, self.tell = asked, names, journal, tell
-        self.start, self.clock = start, clock
+        self.start, self.clock, self.sleep = start, clock, sleep
         self.outcome = Outcome([], [], [])
 
     def of_dtype(self, dtype: str, budget_s: float) -> None:
         """Go on with what the journal lacks of this dtype, for `budget_s` from now."""
-        wanted = self.asked.groups(dtype)
-        done = self.journal.done if self.journal is not None else {}
-        self.outcome.cells += [cell for group in wanted for cell in done.get(group.key, ())]
-        todo = [group for group in wanted if group.key not in done]
+        end = self.clock() + budget_s
+        late = end + OVERTIME * budget_s
+        wanted = {group.key: group for group in self.asked.groups(dtype)}
+        kept = self.journal.done if self.journal is not None else {}
+        begun = {key: cells for key, cells in kept.items() if key in wanted}
+        todo = [group for key, group in wanted.items() if key not in begun or again(begun[key])]
+        self.outcome.cells += [cell for key, cells in begun.items() if not again(cells) for cell in cells]
         if todo:
-            end = self.clock() + budget_s
             with self.start(setup_of(todo, self.names, self.asked.seed), self.asked.isa) as worker:
-                self._groups(worker, todo, end, budget_s)
+                standings = self._planned(todo, begun, worker.first.rates, end)
+                for round_ in range(MOST_ROUNDS):
+                    self._pass(worker, standings, round_, end if round_ else late)
+            measured = {standing.group.key for standing in standings if standing.round_}
+            self.outcome.unmeasured += [group.key for group in todo if group.key not in measured]
+            self.outcome.cells += [cell for standing in standings for cell in standing.cells]
 
-    def _groups(self, worker: Any, todo: list[Group], end: float, budget_s: float) -> None:
+    def _planned(
+        self, todo: list[Group], begun: dict[str, tuple[Cell, ...]], rates: Rates, end: float
+    ) -> list[Standing]:
+        """What is begun, and of the others as many as the budget pays a round of, in the order of a pass."""
         count = len(self.names)
-        chosen, rounds = peers_plan.affordable(todo, end - self.clock(), count, worker.first.rates)
-        measured = set()
-        for index, group in enumerate(chosen):
-            if self.clock() > end + OVERTIME * budget_s:
-                break
-            if self.tell:
-                self.tell(group.key, index, len(chosen))
-            expected_s = peers_plan.call_s(group, worker.first.rates)
-            told = msgspec.structs.replace(group, rounds=rounds, expected_s=expected_s)
-            self._keep(group, worker.measure(told))
-            measured.add(group)
-        self.outcome.unmeasured += [group.key for group in todo if group not in measured]
+        fresh = [group for group in todo if group.key not in begun]
+        chosen = peers_plan.affordable(fresh, end - self.clock(), count, rates)
+        return [
+            Standing(
+                msgspec.structs.replace(group, expected_s=peers_plan.call_s(group, rates)),
+                count if group.calls_from == "c" else 2,
+                peers_plan.cost_s(group, count, rates),
+                begun.get(group.key, ()),
+            )
+            for group in [group for group in todo if group.key in begun] + chosen
+        ]
 
-    def _keep(self, group: Group, reply: Reply) -> None:
+    def _pass(self, worker: Any, standings: Sequence[Standing], round_: int, end: float) -> None:
+        """A round of every group that has had `round_` of them, as far as it needs one and time goes."""
+        due = [standing for standing in standings if standing.round_ == round_ and standing.open]
+        for index, standing in enumerate(due):
+            if not self._in_time(standing, end):
+                continue
+            if self.tell:
+                self.tell(f"pass {round_ + 1}: {standing.group.key}", index, len(due))
+            self._visit(worker, standing)
+
+    def _in_time(self, standing: Standing, end: float) -> bool:
+        """Is there time for a round of this group, a while after its last? Waits for that.
+
+        A first round need only begin in time.
+        """
+        now = self.clock()
+        begin = max(now, standing.ended_s + APART_S)
+        if begin + (standing.next_s if standing.round_ else 0) > end:
+            return False
+        if begin > now:
+            self.sleep(begin - now)
+        return True
+
+    def _visit(self, worker: Any, standing: Standing) -> None:
+        """One round of a group; what it has so far is kept."""
+        group, began = standing.group, self.clock()
+        reply = worker.measure(Turn(group, standing.round_, standing.names))
         if reply.error:
             self.outcome.errors.append(f"{group.key}: {reply.error}")
-        self.outcome.cells += reply.cells
-        if self.journal is not None and reply.cells:
-            self.journal.append(group.key, reply.cells)
+        standing.add(reply.cells, bool(reply.error), began, self.clock())
+        if self.journal is not None and standing.cells:
+            self.journal.append(group.key, standing.cells)
 
 
 def setup_of(groups: Sequence[Group], names: tuple[str, ...], seed: int) -> Setup:

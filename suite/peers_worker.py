@@ -3,7 +3,7 @@
 It allocates the operands once and then forks: one child holds every library and visits them in turn, every
 further child holds one library alone. So all of them read the very same pages of A and B, and none has
 another's threads beside it but in the first. The environment that pins instruction sets is in force before
-any library is loaded. One JSON line comes in for each group, one with its cells goes out.
+any library is loaded. One JSON line comes in for each round of a group; one goes out, its cells.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+import backends
 from backends.base import Problem
 from backends.operands import Operands
 
 from .peers_bench import NUMPY, OURS, Bench, Setup, arena, fill, roof_rate
-from .peers_plan import Group, Rates
+from .peers_plan import Group, Rates, Turn
 from .record import Cell
 
 ONE_THREAD = "OPENBLAS_NUM_THREADS"
@@ -31,7 +32,7 @@ ONE_THREAD = "OPENBLAS_NUM_THREADS"
 
 
 class Reply(msgspec.Struct):
-    """What comes back for a group."""
+    """What comes back for a round."""
 
     cells: tuple[Cell, ...] = ()
     rates: Rates | None = None
@@ -53,12 +54,12 @@ def rates_of(setup: Setup, memory: Sequence[np.ndarray]) -> Rates:
 
 
 def serve(bench: Callable[[], Bench], pipe: Connection) -> None:
-    """A child's life: groups in, cells out."""
+    """A child's life: rounds in, cells out."""
     ready = bench()
-    while (group := pipe.recv()) is not None:
+    while (turn := pipe.recv()) is not None:
         try:
             told, ready.absent = ready.absent if ready.together else [], []
-            pipe.send(Reply(tuple(ready.measure(group)), error="; ".join(told)))
+            pipe.send(Reply(tuple(ready.measure(turn)), error="; ".join(told)))
         except Exception as error:
             pipe.send(Reply(error=f"{type(error).__name__}: {' '.join(str(error).split())}"))
 
@@ -78,10 +79,10 @@ class Child:
         self.process.start()
         theirs.close()
 
-    def ask(self, group: Group) -> Reply:
+    def ask(self, turn: Turn) -> Reply:
         """Its reply; an error where it has died."""
         try:
-            self.pipe.send(group)
+            self.pipe.send(turn)
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
@@ -99,14 +100,17 @@ def main() -> None:
     memory = [arena(count, setup.dtype) for count in setup.elements[:2]]
     for seed, array in enumerate(memory):
         fill(array, setup.seed + seed)
+    named = {name: backends.get(name).name for name in setup.libraries}  # before the fork: alike in all
+    named[NUMPY] = NUMPY
     together = Child(setup, memory, *setup.libraries, together=True)
     alone = {name: Child(setup, memory, name, together=False) for name in (*setup.libraries, NUMPY)}
     send = functools.partial(_send, out)
     send(Reply(rates=rates_of(setup, memory)))
     for line in sys.stdin.buffer:
-        group = msgspec.json.decode(line, type=Group)
-        names = setup.libraries if group.calls_from == "c" else (OURS, NUMPY)
-        replies = [child.ask(group) for child in (together, *(alone[name] for name in names))]
+        turn = msgspec.json.decode(line, type=Turn)
+        kinds = setup.libraries if turn.group.calls_from == "c" else (OURS, NUMPY)
+        chosen = [alone[name] for name in kinds if turn.asks(named[name])]
+        replies = [child.ask(turn) for child in (together, *chosen)]
         cells = tuple(cell for reply in replies for cell in reply.cells)
         send(Reply(cells, error="; ".join(reply.error for reply in replies if reply.error)))
 

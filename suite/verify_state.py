@@ -52,7 +52,7 @@ class OutOfTime(Exception):
 class Outcome(msgspec.Struct, kw_only=True):
     """What became of one step. `sources` is the hash of what it depends on; times in seconds, UTC.
 
-    reason: why it was not done; of a step that was, what its result has as `note`.
+    reason: why it was not done; of a step that was, its notes and what its result has as `note`.
     """
 
     status: Status
@@ -103,6 +103,8 @@ class Context:
         self.env = {"PYTHONUNBUFFERED": "1", "GEMM_CUBIN_CACHE": str(root / "build" / "cubins")}
         self.sources = ""
         """Hash of what the step in progress depends on."""
+        self.notes: list[str] = []
+        """What is worth saying of the step in progress once it is done."""
 
     @property
     def left_s(self) -> float:
@@ -164,10 +166,10 @@ def run_step(context: Context, name: str, step: Callable[[Context], dict[str, An
     start = time.monotonic()
     status: Status = "done"
     reason, result = "", {}
-    context.sources = sources
+    context.sources, context.notes = sources, []
     try:
         result = step(context)
-        reason = result.pop("note", "")
+        reason = "; ".join(filter(None, [*context.notes, result.pop("note", "")]))
     except Skipped as skip:
         status, reason = "skipped", str(skip)
     except OutOfTime as end:

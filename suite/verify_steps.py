@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from .journal import atomic_write
+from .journal import ANEW, atomic_write
 from .peers_run import NO_PEER
 from .verify_state import MOST_FILES, RUNNING, Context, Failed, Skipped
 
@@ -202,11 +202,19 @@ def measured(
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """What a measuring command printed, and the run that it exported, kept as `target`.
 
-    Skipped where there is no peer.
+    What it had kept of an interrupted run under other conditions goes, and all is measured anew. Skipped
+    where there is no peer.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
-        done = context.python("-m", "suite", command, *options, "-q", "--export-json", str(path))
+        words = ("-m", "suite", command, *options, "-q", "--export-json", str(path))
+        done = context.python(*words)
+        if not path.exists() and ANEW in done.stderr:
+            journal = Path(options[options.index("--journal") + 1])
+            why = last_line(done.stderr).removeprefix("error: ").replace(str(journal), journal.name)
+            context.notes.append(f"measured anew: {why.rpartition('; ')[0]}")
+            journal.unlink(missing_ok=True)
+            done = context.python(*words)
         if not path.exists() and NO_PEER in done.stderr:
             raise Skipped(last_line(done.stderr).removeprefix("error: "))
         if not path.exists():

@@ -203,6 +203,10 @@ static void multiply(const tile *t) {
                      .mr = MR,                                                                     \
                      .nr = NR,                                                                     \
                      .size = sizeof(T),                                                            \
+                     .kc = KC,                                                                     \
+                     .parts_in_place = PARTS_IN_PLACE,                                             \
+                     .panel_in_l1 = PANEL_IN_L1,                                                   \
+                     .far_streams = FAR_STREAMS,                                                   \
                      .multiply = multiply,                                                         \
                      .pack_a = pack_width_mr,                                                      \
                      .pack_b = pack_width_nr,                                                      \

@@ -2,7 +2,7 @@
 #define T double
 #include "vec_portable.h"
 
-enum { MR = 6, NR = 4 };
+enum { MR = 6, NR = 4, KC = 0, PARTS_IN_PLACE = 2, PANEL_IN_L1 = 0, FAR_STREAMS = 1 };
 
 #include "ukr_body.h"
 

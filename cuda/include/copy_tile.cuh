@@ -1,29 +1,36 @@
 // Brings tiles of a matrix to shared memory by cp.async in the shape they have in the matrix: HEIGHT x BREADTH,
 // rows LD apart, zeros where the matrix ends. Threads run along the direction that is contiguous in memory, 16
-// bytes at a time if that is the row and VECTORS and the alignment allow it, else entry by entry.
+// bytes at a time if that is the row and VECTORS and the alignment allow it, else entry by entry. cp.async copies
+// no less than 4 bytes: 16-bit entries go in pairs where these lie on 4 bytes, else through registers.
+// TURNED: the matrix may as well be contiguous along its columns.
 #pragma once
 #include "cp_async.cuh"
 #include "vector.cuh"
 
-template <int HEIGHT, int BREADTH, int LD, bool VECTORS> struct CopyTile {
-  static constexpr int PIECES = BREADTH / VECTOR; // of 16 bytes in a row
-  static_assert(HEIGHT * BREADTH % THREADS == 0 && THREADS % BREADTH == 0 && THREADS % HEIGHT == 0,
-                "every thread copies as many entries of a row or of a column");
-  static_assert(!VECTORS || (THREADS % PIECES == 0 && HEIGHT * PIECES % THREADS == 0), "or vectors");
+template <int HEIGHT, int BREADTH, int LD, bool VECTORS, bool TURNED> struct CopyTile {
+  enum Way { WHOLE, PAIRS, ALONG_ROW, ALONG_COLUMN };
+  static constexpr bool HALF = sizeof(T) == 2;
+  static_assert(HEIGHT * BREADTH % THREADS == 0 && THREADS % HEIGHT == 0,
+                "whole columns of threads");
+  static_assert(THREADS % BREADTH == 0 || (HALF && BREADTH % THREADS == 0), "or whole rows");
 
   const T *from; // this thread's first entry of the next tile
   index_t step;  // to its next entry
   int row, column, to;
-  bool vectors, along_row;
+  Way way;
 
   // Entry (i, j) is data[i * row_stride + j * column_stride].
   __device__ __forceinline__ CopyTile(const T *data, index_t row_stride, index_t column_stride) {
-    along_row = column_stride == 1;
-    vectors = VECTORS && along_row && aligned16(data, row_stride);
-    const int thread = threadIdx.x, across = vectors ? PIECES : BREADTH;
-    row = along_row ? thread / across : thread % HEIGHT;
-    column = along_row ? thread % across * (vectors ? VECTOR : 1) : thread / HEIGHT;
-    step = along_row ? THREADS / across * row_stride : THREADS / HEIGHT * column_stride;
+    way = TURNED && column_stride != 1 ? ALONG_COLUMN : ALONG_ROW;
+    if (way == ALONG_ROW && VECTORS && aligned16(data, row_stride))
+      way = WHOLE;
+    else if (way == ALONG_ROW && HALF && (unsigned long long)data % 4 == 0 && row_stride % 2 == 0)
+      way = PAIRS;
+    const int thread = threadIdx.x, width = way == WHOLE ? VECTOR : way == PAIRS ? 2 : 1;
+    const int across = BREADTH / width;
+    row = way == ALONG_COLUMN ? thread % HEIGHT : thread / across;
+    column = way == ALONG_COLUMN ? thread / HEIGHT : thread % across * width;
+    step = way == ALONG_COLUMN ? THREADS / HEIGHT * column_stride : THREADS / across * row_stride;
     from = data + row * row_stride + column * column_stride;
     to = row * LD + column;
   }
@@ -32,12 +39,14 @@ template <int HEIGHT, int BREADTH, int LD, bool VECTORS> struct CopyTile {
   // `advance` entries on.
   __device__ __forceinline__ void copy(T *tile, index_t rows, index_t columns, index_t advance) {
     const int down = clamp(rows) - row, right = clamp(columns) - column;
-    if (VECTORS && vectors)
-      copy_by<VECTOR, THREADS / PIECES, 0>(tile + to, down, right);
-    else if (along_row)
-      copy_by<1, THREADS / BREADTH, 0>(tile + to, down, right);
+    if (VECTORS && way == WHOLE)
+      copy_by<VECTOR, true>(tile + to, down, right);
+    else if (HALF && way == PAIRS)
+      copy_by<2, true>(tile + to, down, right);
+    else if (!TURNED || way == ALONG_ROW)
+      copy_by<1, true>(tile + to, down, right);
     else
-      copy_by<1, 0, THREADS / HEIGHT>(tile + to, down, right);
+      copy_by<1, false>(tile + to, down, right);
     from += advance;
   }
 
@@ -46,17 +55,27 @@ private:
     return left < 0 ? 0 : left < HEIGHT + BREADTH ? int(left) : HEIGHT + BREADTH;
   }
 
-  // WIDTH entries at a time, DOWN rows or RIGHT columns between them.
-  template <int WIDTH, int DOWN, int RIGHT>
+  // WIDTH entries at a time.
+  template <int WIDTH, bool ALONG>
   __device__ __forceinline__ void copy_by(T *tile, int down, int right) const {
+    constexpr int ACROSS = BREADTH / WIDTH, ALL = HEIGHT * ACROSS;
+    constexpr int COUNT = ALL < THREADS ? 1 : ALL / THREADS;
+    constexpr int DOWN = ALONG ? THREADS / ACROSS : 0, RIGHT = ALONG ? 0 : THREADS / HEIGHT;
+    static_assert(!ALONG || DOWN > 0, "a row has no more pieces than the block has threads");
+    static_assert(ALL % THREADS == 0 || ALL < THREADS, "threads copy equally many pieces");
+    if (ALL < THREADS && ALONG && row >= HEIGHT) return;
     const T *entry = from;
-    constexpr int COUNT = DOWN ? HEIGHT / (DOWN ? DOWN : 1) : BREADTH / (RIGHT ? RIGHT : 1);
-#pragma unroll
+    T zero;
+    from_acc(Acc(0), zero);
+#pragma unroll(COUNT < 32 ? COUNT : 16)
     for (int i = 0; i < COUNT; ++i, entry += step) {
       const int left = i * DOWN < down ? right - i * RIGHT : 0;
       const int entries = left < 0 ? 0 : left < WIDTH ? left : WIDTH;
-      cp_async<WIDTH * sizeof(T)>(tile + i * (DOWN * LD + RIGHT), entries ? entry : from,
-                                  entries * int(sizeof(T)));
+      T *place = tile + i * (DOWN * LD + RIGHT);
+      if constexpr (WIDTH * sizeof(T) >= 4)
+        cp_async<WIDTH * sizeof(T)>(place, entries ? entry : from, entries * int(sizeof(T)));
+      else
+        *place = entries ? __ldg(entry) : zero;
     }
   }
 };

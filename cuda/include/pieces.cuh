@@ -7,15 +7,32 @@ __device__ __forceinline__ int to_boundary(const T *p) {
   return int((16 - (unsigned long long)p % 16) % 16 / sizeof(T));
 }
 
+// Entries from `p` to the next line of 128 bytes.
+__device__ __forceinline__ int to_line(const T *p) {
+  return int((128 - (unsigned long long)p % 128) % 128 / sizeof(T));
+}
+
+union Bits {
+  int4 bits;
+  Vector vector;
+  __device__ __forceinline__ Bits(int4 of) : bits(of) {}
+  __device__ __forceinline__ Bits(const Vector &of) : vector(of) {}
+};
+
 // Reads a whole Vector of A or B; `p` is a multiple of 16 bytes.
 __device__ __forceinline__ Vector load_vector(const T *p) {
-  union Bits {
-    int4 bits;
-    Vector vector;
-    __device__ Bits() {}
-  } both;
-  both.bits = __ldg((const int4 *)p);
-  return both.vector;
+  return Bits(__ldg((const int4 *)p)).vector;
+}
+
+// The same for entries that nobody reads again.
+__device__ __forceinline__ Vector load_once(const T *p) {
+#if STREAM == 1
+  return Bits(__ldcs((const int4 *)p)).vector;
+#elif STREAM == 2
+  return Bits(__ldcg((const int4 *)p)).vector;
+#else
+  return Bits(__ldg((const int4 *)p)).vector;
+#endif
 }
 
 // The VECTOR entries from `p` on, as one access where `whole` says that `p` is a multiple of 16 bytes.
@@ -27,7 +44,13 @@ __device__ __forceinline__ Vector load_vector(const T *p, bool whole) {
   return vector;
 }
 
-__device__ __forceinline__ void write_vector(T *p, const Vector &vector) { *(Vector *)p = vector; }
+__device__ __forceinline__ void write_vector(T *p, const Vector &vector) {
+#if STREAM == 1
+  __stcs((int4 *)p, Bits(vector).bits);
+#else
+  *(Vector *)p = vector;
+#endif
+}
 
 // sum += x . y
 __device__ __forceinline__ Acc dot(const Vector &x, const Vector &y, Acc sum) {

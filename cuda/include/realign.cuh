@@ -1,10 +1,11 @@
 // A launch before the product's own: operands that the copy engine cannot take are moved to where their lines begin at
 // multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of one that is not.
 #pragma once
+#include "mbarrier.cuh"
 #include "problem.cuh"
 
 // `lines` lines of `entries` neighbours, `batch` times, strides in entries; none: nothing to move.
-// turned (float32 alone needs it): entry (i, j) of `from` becomes (j, i) of `to`.
+// turned (of B, in float32): entry (i, j) of `from` becomes (j, i) of `to`.
 struct Move {
   const T *from;
   T *to;
@@ -68,27 +69,42 @@ struct Piece {
   }
 };
 
-// A warp moves MOVE_AT_ONCE * 512 bytes of a line at a time.
-__device__ __forceinline__ void move_lines(const Move &m) {
-  constexpr int each = 32 * MOVE_VECTOR * MOVE_AT_ONCE, warps = MOVE_THREADS / 32;
-  const index_t parts = (m.entries + each - 1) / each, all = parts * m.lines * m.batch;
+// A warp moves MOVE_EACH entries of a line at a time.
+constexpr int MOVE_EACH = 32 * MOVE_VECTOR * MOVE_AT_ONCE;
+
+__device__ __forceinline__ index_t parts_of(const Move &m) {
+  return (m.entries + MOVE_EACH - 1) / MOVE_EACH;
+}
+
+// Part number `i` of all parts of all lines; Index is 32 bits wide where they suffice: divisions take time.
+template <class Index> __device__ __forceinline__ void move_part(const Move &m, Index i) {
+  const Index parts = Index(parts_of(m)), line = i / parts, batch = line / Index(m.lines);
+  const index_t row = line - batch * Index(m.lines);
+  const index_t first = index_t(i - line * parts) * MOVE_EACH + threadIdx.x % 32 * MOVE_VECTOR;
+  const T *from = m.from + batch * m.from_batch + row * m.from_stride + first;
   const T *end = m.from + (m.batch - 1) * m.from_batch + (m.lines - 1) * m.from_stride + m.entries;
-  for (index_t i = index_t(blockIdx.x) * warps + threadIdx.x / 32; i < all;
-       i += index_t(gridDim.x) * warps) {
-    const index_t line = i / parts, batch = line / m.lines, row = line - batch * m.lines;
-    const index_t first = (i - line * parts) * each + threadIdx.x % 32 * MOVE_VECTOR;
-    const T *from = m.from + batch * m.from_batch + row * m.from_stride + first;
-    T *to = m.to + batch * m.to_batch + row * m.to_stride + first;
-    Piece pieces[MOVE_AT_ONCE];
+  T *to = m.to + batch * m.to_batch + row * m.to_stride + first;
+  Piece pieces[MOVE_AT_ONCE];
 #pragma unroll
-    for (int j = 0; j < MOVE_AT_ONCE; ++j) {
-      const int on = j * 32 * MOVE_VECTOR;
-      pieces[j].load(from + on, m.entries - first - on, m.from, end);
-    }
-#pragma unroll
-    for (int j = 0; j < MOVE_AT_ONCE; ++j)
-      if (pieces[j].valid) *(uint4 *)(to + j * 32 * MOVE_VECTOR) = pieces[j].value();
+  for (int j = 0; j < MOVE_AT_ONCE; ++j) {
+    const int on = j * 32 * MOVE_VECTOR;
+    pieces[j].load(from + on, m.entries - first - on, m.from, end);
   }
+#pragma unroll
+  for (int j = 0; j < MOVE_AT_ONCE; ++j)
+    if (pieces[j].valid) *(uint4 *)(to + j * 32 * MOVE_VECTOR) = pieces[j].value();
+}
+
+// The parts of A and then those of B, as one row of work.
+template <class Index>
+__device__ __forceinline__ void move_lines(const Moves &moves, Index of_a, Index all) {
+  constexpr int warps = MOVE_THREADS / 32;
+  const Index step = Index(gridDim.x) * warps;
+  for (Index i = Index(blockIdx.x) * warps + threadIdx.x / 32; i < all; i += step)
+    if (i < of_a)
+      move_part(moves.a, i);
+    else
+      move_part(moves.b, i - of_a);
 }
 
 // A block turns 32 x 32 entries at a time; the column more spreads them over the banks.
@@ -112,13 +128,15 @@ __device__ __forceinline__ void turn_lines(const Move &m, T (&tile)[32][33]) {
 }
 
 extern "C" __global__ void __launch_bounds__(MOVE_THREADS, 3) realign(const Moves moves) {
-  __shared__ T tile[32][33];
-  for (int i = 0; i < 2; ++i) {
-    const Move &m = i ? moves.b : moves.a;
-    if (m.lines == 0) continue;
-    if (sizeof(T) == 4 && m.turned)
-      turn_lines(m, tile);
-    else
-      move_lines(m);
+  let_next_launch_begin();
+  const index_t of_a = parts_of(moves.a) * moves.a.lines * moves.a.batch;
+  const index_t of_b = moves.b.turned ? 0 : parts_of(moves.b) * moves.b.lines * moves.b.batch;
+  if (of_a + of_b < 1ll << 30)
+    move_lines(moves, unsigned(of_a), unsigned(of_a + of_b));
+  else
+    move_lines(moves, of_a, of_a + of_b);
+  if constexpr (sizeof(T) == 4) {
+    __shared__ T tile[32][33];
+    if (moves.b.turned) turn_lines(moves.b, tile);
   }
 }

@@ -7,6 +7,10 @@
 #pragma once
 #include "epilogue.cuh"
 
+#ifndef SNAKE
+#define SNAKE 1
+#endif
+
 template <int M, int N, int STEP_M, int STEP_N> struct RegisterTile {
   static_assert(M % VECTOR == 0 && N % VECTOR == 0, "threads read whole vectors");
   Acc sums[M][N] = {};
@@ -24,7 +28,10 @@ template <int M, int N, int STEP_M, int STEP_N> struct RegisterTile {
 #pragma unroll
     for (int i = 0; i < M; ++i)
 #pragma unroll
-      for (int j = 0; j < N; ++j) sums[i][j] += f.a[i] * f.b[j];
+      for (int j = 0; j < N; ++j) {
+        const int at = SNAKE && i % 2 ? N - 1 - j : j;
+        sums[i][at] += f.a[i] * f.b[at];
+      }
   }
 
   // (row, col) in C is the thread's first entry.

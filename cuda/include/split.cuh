@@ -55,7 +55,7 @@ __device__ __forceinline__ void add_in_order(const Problem &p, const Part &part,
   if (thread_number() >= HOLDERS) return;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0;
-#pragma unroll(COUNT < 16 ? 4 : 1) // loads of one thread in flight
+#pragma unroll(COUNT < 16 ? 16 / COUNT : 1) // loads of one thread in flight
   for (unsigned j = 0; j < count; ++j) {
     const Acc *from = partial_sum<COUNT, HOLDERS>(p, part, first + j * stride);
 #pragma unroll
@@ -82,14 +82,16 @@ __device__ __forceinline__ bool add_parts(const Problem &p, const Part &part, Ac
   const unsigned groups = (splits + SPLIT_FAN - 1) / SPLIT_FAN, group = part.number / SPLIT_FAN;
   const unsigned first = group * SPLIT_FAN;
   const unsigned members = splits - first < SPLIT_FAN ? splits - first : SPLIT_FAN;
-  unsigned *tickets = p.tickets + index_t(part.tile) * splits; // groups + 1 <= splits of them are used
+  unsigned *tickets =
+      p.tickets + index_t(part.tile) * splits; // groups + 1 <= splits of them are used
 
   leave<COUNT, HOLDERS>(p, part, part.number, sums);
   if (!last_to_arrive(tickets + group, members)) return false;
   add_in_order<COUNT, HOLDERS>(p, part, first, 1, members, sums);
   if (groups == 1) return true;
 
-  leave<COUNT, HOLDERS>(p, part, first, sums); // in place of the group's first part, which nobody reads again
+  leave<COUNT, HOLDERS>(p, part, first,
+                        sums); // in place of the group's first part, which nobody reads again
   if (!last_to_arrive(tickets + groups, groups)) return false;
   add_in_order<COUNT, HOLDERS>(p, part, 0, SPLIT_FAN, groups, sums);
   return true;

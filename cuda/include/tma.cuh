@@ -30,17 +30,19 @@ __device__ __forceinline__ void load_box_everywhere(void *to, const TensorMap &m
                : "memory");
 }
 
-// Starts writing a box; what lies outside the matrix is left out.
+// Writes a box, without what lies outside the matrix, once commit_stores() has closed the group that it belongs to.
 __device__ __forceinline__ void store_box(const TensorMap &map, const void *from, int x, int y,
                                           int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
-               "[%0, {%1, %2, %3}], [%4];\n\t"
-               "cp.async.bulk.commit_group;" ::"l"(&map),
+               "[%0, {%1, %2, %3}], [%4];" ::"l"(&map),
                "r"(x), "r"(y), "r"(z), "r"(shared_address(from))
                : "memory");
 }
+__device__ __forceinline__ void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
-// Until all but the last `left` stores of this thread have read their shared memory.
+// Until all but the last `left` groups of this thread have read their shared memory.
 template <int left> __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(left) : "memory");
 }

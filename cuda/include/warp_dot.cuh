@@ -12,7 +12,7 @@ __device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t left,
   Vector parts[LOADS];
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
-    if (!CHECKED || j * STRIDE < left) parts[j] = load_vector(a + j * STRIDE * VECTOR);
+    if (!CHECKED || j * STRIDE < left) parts[j] = load_once(a + j * STRIDE * VECTOR);
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
     if (!CHECKED || j * STRIDE < left)
@@ -48,9 +48,9 @@ __device__ __forceinline__ Acc row_dot(const T *a, const T *x, index_t count, in
                                     : packs_dot<STRIDE, false>(a, x, packs, me));
 }
 
-// The sum over the 32 lanes, in lane 0.
-__device__ __forceinline__ Acc warp_sum(Acc sum) {
+// The sum over COUNT neighbours, in the first of them; all 32 lanes of the warp must come here.
+template <int COUNT = 32> __device__ __forceinline__ Acc lane_sum(Acc sum) {
 #pragma unroll
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
+  for (int step = COUNT / 2; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
   return sum;
 }

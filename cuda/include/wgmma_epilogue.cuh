@@ -66,15 +66,68 @@ __device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[
         c.store(row + Rows::row(i), at + j * 2, {sums[j + i * 2], sums[j + i * 2 + 1]}, pairs);
 }
 
-#if !defined(STORAGE_float32) && !defined(STORAGE_float64)
 // Can the copy engine write C? As the host decides whether it makes a map.
 __device__ __forceinline__ bool takes_boxes(const Problem &p) {
   const index_t strides = p.c.row_stride | (p.batch > 1 ? p.c.batch_stride : 0);
   return ((unsigned long long)p.c.data | (unsigned long long)strides * sizeof(T)) % 16 == 0;
 }
 
-constexpr int SLAB_COLUMNS = 64, SLAB_BYTES = 64 * 128; // what a warpgroup stores at once
+// What a warpgroup stores at once, by the copy engine: 64 lines of 128 bytes. It has room for two such slabs, so that
+// the engine reads one while the other is written. `number` is a CTA barrier of the warpgroup's own.
+constexpr int SLAB_BYTES = 64 * 128;
 
+__device__ __forceinline__ void begin_slab(int number) {
+  if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+  __syncwarp();
+  synchronize(number, 128);
+}
+// Then one thread, the same that waits above, stores and commits.
+__device__ __forceinline__ bool end_slab(int number) {
+  publish_to_async_proxy();
+  synchronize(number, 128);
+  return threadIdx.x % 128 == 0;
+}
+
+#if defined(STORAGE_float32)
+// As store_sums. A slab is two boxes of 32 lines of 32 entries.
+template <bool mn_major, bool transposed, int count>
+__device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &map, char *slabs,
+                                            int number, const float (&sums)[count], index_t row,
+                                            index_t column, int batch) {
+  using Rows = Fragment<mn_major>;
+  const int t = threadIdx.x % 4;
+#pragma unroll
+  for (int slab = 0; slab < count / 16; ++slab) {
+    char *to = slabs + slab % 2 * SLAB_BYTES;
+    const index_t first = column + slab * 32;
+    begin_slab(number);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float *s = sums + slab * 16 + j * 4;
+        if constexpr (transposed) {
+          const int line = j * 8 + t * 2 + i, at = Rows::row(0);
+          *(float2 *)(to + at / 32 * 4096 + swizzled(line, at % 32 / 4) +
+                      at % 4 * 4) = {c.scaled(first + line, row + at, s[i]),
+                                     c.scaled(first + line, row + at + 1, s[i + 2])};
+        } else {
+          const int line = Rows::row(i), at = j * 8 + t * 2;
+          *(float2 *)(to + swizzled(line, at / 4) +
+                      at % 4 * 4) = {c.scaled(row + line, first + at, s[i * 2]),
+                                     c.scaled(row + line, first + at + 1, s[i * 2 + 1])};
+        }
+      }
+    if (!end_slab(number)) continue;
+    for (int box = 0; box < 2; ++box) {
+      const index_t x = transposed ? row + box * 32 : first,
+                    y = transposed ? first : row + box * 32;
+      store_box(map, to + box * 4096, int(x), int(y), batch);
+    }
+    commit_stores();
+  }
+}
+#else
 __device__ __forceinline__ unsigned packed(float x, float y) {
   struct alignas(4) {
     T x, y;
@@ -84,21 +137,19 @@ __device__ __forceinline__ unsigned packed(float x, float y) {
   return *(unsigned *)&pair;
 }
 
-// Stores 64 x 2 * count sums of a warpgroup through shared memory: stmatrix puts them there in the copy engine's
-// swizzle, slab by slab into two buffers, and the engine writes whole lines while the next slab is prepared.
-// `number` is a CTA barrier of the warpgroup's own.
-template <int count>
+// As store_sums. A slab is 64 lines of 64 entries; stmatrix puts 8 x 8 of them at a time in their places.
+template <bool mn_major, bool transposed, int count>
 __device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &map, char *slabs,
                                             int number, const float (&sums)[count], index_t row,
                                             index_t column, int batch) {
+  static_assert(!mn_major && !transposed, "16-bit factors come from shared memory");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   // Lane l gives the address of row l % 8 of the 8 x 8 matrix l / 8: upper, lower; then 8 columns on.
   const int at_row = warp * 16 + (lane / 8 & 1) * 8 + lane % 8, at_chunk = lane / 16;
 #pragma unroll
   for (int slab = 0; slab < count / 32; ++slab) {
     char *to = slabs + slab % 2 * SLAB_BYTES;
-    if (threadIdx.x % 128 == 0) wait_stores_read<1>();
-    synchronize(number, 128);
+    begin_slab(number);
 #pragma unroll
     for (int i = 0; i < 32; i += 8) {
       unsigned pairs[4];
@@ -114,10 +165,9 @@ __device__ __forceinline__ void store_boxes(const Output &c, const TensorMap &ma
                    "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
                    : "memory");
     }
-    publish_to_async_proxy();
-    synchronize(number, 128);
-    if (threadIdx.x % 128 == 0)
-      store_box(map, to, int(column) + slab * SLAB_COLUMNS, int(row), batch);
+    if (!end_slab(number)) continue;
+    store_box(map, to, int(column) + slab * 64, int(row), batch);
+    commit_stores();
   }
 }
 #endif

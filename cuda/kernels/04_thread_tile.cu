@@ -6,7 +6,7 @@
 // column of A and a row of B are read once and multiplied each by each. "dot" finishes one sum before it turns
 // to the next, as the formula is written; but all three loops are unrolled, the compiler sees that it reads the
 // same entries again and again, and makes the same program of it. "dot_literal" keeps it from that: two reads
-// for every product, as in 02.
+// for every product, as in 02. On an H200 at 4096: 17.5, 17.4 and 5.2 TFLOP/s, and 6.3 for 02.
 //
 // /// kernel
 // entry = "thread_tile"

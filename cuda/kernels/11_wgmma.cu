@@ -43,6 +43,13 @@
 // tile = [128, 256, 64]
 // shared_bytes = 230656
 // defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1 }
+//
+// [[variant]]
+// name = "128"
+// threads = [384, 1]
+// tile = [128, 128, 64]
+// shared_bytes = 230656
+// defines = { STAGES = 6, GROUP = 16, STORE_BY_TMA = 1 }
 // ///
 #include "realign.cuh"
 #include "tile_order.cuh"
@@ -70,7 +77,7 @@ static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1) && RIGH
 struct Shared {
   char left[STAGES][LEFT * 128], right[STAGES][RIGHT * 128];
 #if STORE_BY_TMA
-  char slabs[CONSUMERS][2 * 64 * 128];
+  char slabs[CONSUMERS][2 * SLAB_BYTES];
 #endif
   Barrier full[STAGES], empty[STAGES];
 };
@@ -159,10 +166,10 @@ __device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
     const Output c(p, at.batch);
     const index_t row = at.row + consumer * 64;
     product.run(s, ring, work.k_tiles, consumer);
-#if STORE_BY_TMA && !defined(STORAGE_float32)
+#if STORE_BY_TMA
     if (takes_boxes(p)) {
-      store_boxes(c, c_map, s.slabs[consumer], 1 + consumer, product.sums, row, at.column,
-                  int(at.batch));
+      store_boxes<Product::ROWS_MN, SWAPPED>(c, c_map, s.slabs[consumer], 1 + consumer,
+                                             product.sums, row, at.column, int(at.batch));
       continue;
     }
 #endif
@@ -184,6 +191,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     publish_barriers();
   }
   synchronize_cluster();
+  wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Work work(p);
   if (threadIdx.x < 128) {

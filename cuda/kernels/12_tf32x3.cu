@@ -26,11 +26,11 @@
 // defines = { STAGES = 4, GROUP = 12, PROMOTE = 2 }
 //
 // [[variant]]
-// name = "promote4"
+// name = "often"
 // threads = [384, 1]
 // tile = [128, 128, 32]
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 12, PROMOTE = 4 }
+// defines = { STAGES = 4, GROUP = 12, PROMOTE = 1 }
 // ///
 #include "realign.cuh"
 #include "tf32x3.cuh"
@@ -185,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     publish_barriers();
   }
   __syncthreads();
+  wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Work work(p);
   if (threadIdx.x < 128) {

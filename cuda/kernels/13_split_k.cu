@@ -43,7 +43,8 @@ constexpr int OF_A = TILE_K * LD_A, STAGE = OF_A + TILE_K * LD_B;
 static_assert(DOWN * ACROSS == THREADS, "a thread for every ROWS x COLUMNS sums");
 static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) split_k(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
+    split_k(const Problem p) {
   extern __shared__ int4 dynamic[];
   T *const shared = (T *)dynamic;
 
@@ -54,21 +55,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
   const T *b = p.b.data + tile.batch * p.b.batch_stride + part.begin * p.b.row_stride;
   AsyncTile<TILE_M, TILE_K, LD_A> a_tile(a, p.a.row_stride, p.a.col_stride, tile.row, p.m);
   AsyncTile<TILE_N, TILE_K, LD_B> b_tile(b, p.b.col_stride, p.b.row_stride, tile.col, p.n);
-  const index_t depth = part.end - part.begin;
-  const auto copy = [&](int stage, index_t left) { // one group for every stage, though it be empty
-    a_tile.copy(shared + stage * STAGE, left);
-    b_tile.copy(shared + stage * STAGE + OF_A, left);
+  const unsigned steps = unsigned((part.end - part.begin + TILE_K - 1) / TILE_K);
+  const int left_over = int(part.end - part.begin - index_t(TILE_K) * (steps - 1));
+  const auto copy = [&](unsigned step, int stage) { // always ends a group, though it may be empty
+    if (step < steps) a_tile.copy_all(shared + stage * STAGE);
+    if (step < steps) b_tile.copy_all(shared + stage * STAGE + OF_A);
     cp_async_commit();
   };
-  for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, depth - stage * TILE_K);
+  if (steps > 0) {
+    a_tile.copy_first(shared, left_over, p.a.col_stride);
+    b_tile.copy_first(shared + OF_A, left_over, p.b.row_stride);
+  }
+  cp_async_commit();
+  for (int stage = 1; stage < STAGES - 1; ++stage) copy(stage, stage);
 
   using Mine = RegisterTile<ROWS, COLUMNS, DOWN * VECTOR, ACROSS * VECTOR>;
   Mine mine;
   int reading = 0, writing = STAGES - 1;
-  for (index_t k = 0; k < depth; k += TILE_K) {
+  for (unsigned step = 0; step < steps; ++step) {
     cp_async_wait<STAGES - 2>();
     __syncthreads(); // this stage is there, and the one before has been read by all
-    copy(writing, depth - k - (STAGES - 1) * TILE_K);
+    copy(step + STAGES - 1, writing);
 #pragma unroll
     for (int i = 0; i < TILE_K; ++i) {
       const T *stage = shared + reading * STAGE;
@@ -79,7 +86,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
     writing = reading;
     reading = reading + 1 == STAGES ? 0 : reading + 1;
   }
-  cp_async_wait<0>();
 
   // The partial sums of entries outside C travel too: they are whatever lay beyond the edge, and end nowhere.
   auto &sums = reinterpret_cast<Acc(&)[ROWS * COLUMNS]>(mine.sums);

@@ -90,10 +90,12 @@ __device__ __forceinline__ void multiply(const Slice &slice, int me, Acc (&sums)
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) batched(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
+    batched(const Problem p) {
   __shared__ Slice slices[PRODUCTS];
   const int me = threadIdx.x % TILE_N, group = threadIdx.x / TILE_N;
-  const unsigned columns = unsigned((p.n + TILE_N - 1) / TILE_N), rows = unsigned((p.m + TILE_M - 1) / TILE_M);
+  const unsigned columns = unsigned((p.n + TILE_N - 1) / TILE_N),
+                 rows = unsigned((p.m + TILE_M - 1) / TILE_M);
   const unsigned tiles = rows * columns, tile = blockIdx.x % tiles;
   const index_t row = index_t(tile / columns) * TILE_M, col = index_t(tile % columns) * TILE_N;
   const index_t product = index_t(blockIdx.x / tiles) * PRODUCTS + group;

@@ -12,21 +12,33 @@
 // teaches = "When rows are too few for all SMs, K is the direction that is left to share out."
 //
 // [[variant]]
-// threads = [256, 1]
-// tile = [1, 1, 2048]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 3 }
-//
-// [[variant]]
-// name = "128"
 // threads = [128, 1]
 // tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 6 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 0 }
 //
 // [[variant]]
-// name = "8-loads"
+// name = "128cs"
+// threads = [128, 1]
+// tile = [1, 1, 1024]
+// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 1 }
+//
+// [[variant]]
+// name = "128cg"
+// threads = [128, 1]
+// tile = [1, 1, 1024]
+// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 2 }
+//
+// [[variant]]
+// name = "64"
+// threads = [64, 1]
+// tile = [1, 1, 1024]
+// defines = { LOADS = 4, BLOCKS_PER_SM = 12, STREAM = 0 }
+//
+// [[variant]]
+// name = "256"
 // threads = [256, 1]
 // tile = [1, 1, 2048]
-// defines = { LOADS = 8, BLOCKS_PER_SM = 2 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 3, STREAM = 0 }
 // ///
 #include "split.cuh"
 #include "warp_dot.cuh"
@@ -41,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_split(
 
   const index_t count = part.end - part.begin;
   const Acc of_lane = row_dot<THREADS>(a, p.b.data + part.begin, count, threadIdx.x);
-  const Acc mine = warp_sum(of_lane);
+  const Acc mine = lane_sum(of_lane);
   if (lane == 0) of_warp[warp] = mine;
   __syncthreads();
 

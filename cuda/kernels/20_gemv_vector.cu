@@ -13,30 +13,62 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [8, 1, 1]
-// defines = { LOADS = 4 }
+// defines = { LOADS = 4, LANES = 32, STREAM = 0 }
+//
+// [[variant]]
+// name = "cs"
+// threads = [256, 1]
+// tile = [8, 1, 1]
+// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
+//
+// [[variant]]
+// name = "cg"
+// threads = [256, 1]
+// tile = [8, 1, 1]
+// defines = { LOADS = 4, LANES = 32, STREAM = 2 }
 //
 // [[variant]]
 // name = "8-loads"
 // threads = [256, 1]
 // tile = [8, 1, 1]
-// defines = { LOADS = 8 }
+// defines = { LOADS = 8, LANES = 32, STREAM = 0 }
 //
 // [[variant]]
-// name = "4-warps"
-// threads = [128, 1]
-// tile = [4, 1, 1]
-// defines = { LOADS = 4 }
+// name = "8cs"
+// threads = [256, 1]
+// tile = [8, 1, 1]
+// defines = { LOADS = 8, LANES = 32, STREAM = 1 }
+//
+// [[variant]]
+// name = "8cg"
+// threads = [256, 1]
+// tile = [8, 1, 1]
+// defines = { LOADS = 8, LANES = 32, STREAM = 2 }
+//
+// [[variant]]
+// name = "8-lanes"
+// threads = [256, 1]
+// tile = [32, 1, 1]
+// defines = { LOADS = 2, LANES = 8, STREAM = 0 }
+//
+// [[variant]]
+// name = "4-lanes"
+// threads = [256, 1]
+// tile = [64, 1, 1]
+// defines = { LOADS = 1, LANES = 4, STREAM = 0 }
 // ///
 #include "warp_dot.cuh"
 
-static_assert(TILE_M * 32 == THREADS, "a warp for every row of the CTA tile");
+static_assert(TILE_M * LANES == THREADS && 32 % LANES == 0, "a warp or a part of one for a row");
 
 extern "C" __global__ void __launch_bounds__(THREADS) gemv_vector(const Problem p) {
-  const int lane = threadIdx.x % 32;
-  const index_t row = index_t(blockIdx.x) * TILE_M + threadIdx.x / 32;
-  if (row >= p.m) return; // the whole warp leaves together: the shuffles keep their 32 lanes
+  const int me = threadIdx.x % LANES;
+  const index_t row = index_t(blockIdx.x) * TILE_M + threadIdx.x / LANES;
+  const bool inside = row < p.m;
+  if (LANES == 32 && !inside)
+    return; // the whole warp leaves together: the shuffles keep their 32 lanes
 
   const T *a = p.a.data + row * p.a.row_stride;
-  const Acc sum = warp_sum(row_dot<32>(a, p.b.data, p.k, lane));
-  if (lane == 0) store_result(p, p.c.data + row * p.c.row_stride, sum);
+  const Acc sum = lane_sum<LANES>(row_dot<LANES>(a, p.b.data, inside ? p.k : 0, me));
+  if (inside && me == 0) store_result(p, p.c.data + row * p.c.row_stride, sum);
 }

@@ -45,8 +45,9 @@
 #include "epilogue.cuh"
 #include "split.cuh"
 
-constexpr int DOWN = TILE_M / ROWS, ACROSS = TILE_N / COLUMNS; // threads of a team: it covers the tile
-constexpr int TEAM = DOWN * ACROSS, TEAMS = THREADS / TEAM;    // teams share the k of a stage
+constexpr int DOWN = TILE_M / ROWS,
+              ACROSS = TILE_N / COLUMNS;                    // threads of a team: it covers the tile
+constexpr int TEAM = DOWN * ACROSS, TEAMS = THREADS / TEAM; // teams share the k of a stage
 constexpr int LD_A = TILE_K + VECTOR, LD_B = TILE_N + VECTOR;
 constexpr int OF_A = TILE_M * LD_A, STAGE = OF_A + TILE_K * LD_B;
 constexpr int STAGES = SHARED_BYTES / (STAGE * sizeof(T)); // as many as there is room for
@@ -115,7 +116,8 @@ struct Thread {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) skinny(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
+    skinny(const Problem p) {
   extern __shared__ int4 dynamic[];
   T *const shared = (T *)dynamic;
 
@@ -123,10 +125,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
   const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
   const T *a = p.a.data + tile.batch * p.a.batch_stride + tile.row * p.a.row_stride;
   const T *b = p.b.data + tile.batch * p.b.batch_stride + tile.col * p.b.col_stride;
-  CopyTile<TILE_M, TILE_K, LD_A, true> a_tile(a + part.begin * p.a.col_stride, p.a.row_stride,
-                                              p.a.col_stride);
-  CopyTile<TILE_K, TILE_N, LD_B, false> b_tile(b + part.begin * p.b.row_stride, p.b.row_stride,
-                                               p.b.col_stride);
+  CopyTile<TILE_M, TILE_K, LD_A, true, true> a_tile(a + part.begin * p.a.col_stride, p.a.row_stride,
+                                                    p.a.col_stride);
+  CopyTile<TILE_K, TILE_N, LD_B, false, true> b_tile(b + part.begin * p.b.row_stride,
+                                                     p.b.row_stride, p.b.col_stride);
   const index_t depth = part.end - part.begin;
   const auto copy = [&](int stage, index_t left) { // one group for every stage, though it be empty
     T *to = shared + stage * STAGE;
@@ -136,6 +138,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
     }
     cp_async_commit();
   };
+#pragma unroll 1 // the code of a copy is long
   for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, depth - stage * TILE_K);
 
   Thread mine;

@@ -11,31 +11,28 @@
 //
 // [[variant]]
 // threads = [256, 1]
-// tile = [1, 4096, 1]
+// tile = [1, 2048, 1]
+// defines = { STREAM = 0 }
 //
 // [[variant]]
-// name = "2048"
+// name = "stream"
 // threads = [256, 1]
 // tile = [1, 2048, 1]
-//
-// [[variant]]
-// name = "512"
-// threads = [512, 1]
-// tile = [1, 4096, 1]
+// defines = { STREAM = 1 }
 // ///
 #include "pieces.cuh"
 
 constexpr int PACKS = TILE_N / (THREADS * VECTOR), ITEMS = TILE_N / THREADS;
 static_assert(PACKS * THREADS * VECTOR == TILE_N, "every thread takes the same number of packs");
 
-// Pieces of 16 bytes, counted from the first boundary, `packs` in all; reads before the first write.
+// Pieces of 16 bytes, counted from the first line on, `packs` in all; reads before the first write.
 __device__ void add_packs(const T *a, const T *b, T *c, index_t packs) {
   const index_t first = index_t(blockIdx.x) * (THREADS * PACKS) + threadIdx.x;
   Vector left[PACKS], right[PACKS];
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < packs) left[i] = load_vector(a + at * VECTOR), right[i] = load_vector(b + at * VECTOR);
+    if (at < packs) left[i] = load_once(a + at * VECTOR), right[i] = load_once(b + at * VECTOR);
   }
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
@@ -67,13 +64,14 @@ __device__ void add_entries(const T *a, const T *b, T *c, index_t n) {
 extern "C" __global__ void __launch_bounds__(THREADS) vector_add(const Problem p) {
   const T *a = p.a.data, *b = p.b.data;
   T *c = p.c.data;
-  index_t head = to_boundary(c);
-  if (to_boundary(a) != head || to_boundary(b) != head) return add_entries(a, b, c, p.n);
+  const int phase = to_boundary(c);
+  if (to_boundary(a) != phase || to_boundary(b) != phase) return add_entries(a, b, c, p.n);
+  index_t head = to_line(c); // a warp's 512 bytes are then four whole lines
   if (head > p.n) head = p.n;
   const index_t packs = (p.n - head) / VECTOR, rest = head + packs * VECTOR;
   add_packs(a + head, b + head, c + head, packs);
 
-  // The first block takes what is no whole piece: the entries before the first boundary and behind the last.
+  // The first block takes what is no whole piece: the entries before the first line and behind the last piece.
   const index_t single = threadIdx.x < head ? threadIdx.x : rest + threadIdx.x - head;
   if (blockIdx.x == 0 && single < p.n) from_acc(load(a + single) + load(b + single), c[single]);
 }

@@ -2,7 +2,7 @@
 
 A library's figure is its least disturbed round, the median of that round's samples, and the better of its
 interleaved and its lone visits; so is ours. A ratio is time of the best peer / time of ours: above 1 ours is
-faster.
+faster. Whether a figure has settled: `suite.peers_rounds`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from backends.arithmetic import ITEMSIZE
 from backends.base import Problem
 
 from ..peers_plan import Group, group_of
+from ..peers_rounds import OURS, ROOF, Way, contenders, way_of
 from ..record import Cell, Run
 
-OURS, ROOF, NUMPY = "native", "roof", "numpy"
+NUMPY = "numpy"
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -33,6 +34,9 @@ class Entry(msgspec.Struct, frozen=True):
     roof_s: float | None = None
     roof: str = ""
     prepared_s: float | None = None
+    unsettled: frozenset[str] = frozenset()
+    """Of ours, `prepared` and the peers near the best: those whose figure never settled."""
+    rounds: int = 1
 
     @property
     def group(self) -> Group:
@@ -85,9 +89,9 @@ def _under_its_roof(entry: Entry, every: Sequence[Entry]) -> Entry:
 
 
 def _entry(cells: Sequence[Cell]) -> Entry | None:
-    by_way: dict[tuple[str, str], list[Cell]] = {}
+    by_way: dict[Way, list[Cell]] = {}
     for cell in cells:
-        by_way.setdefault((cell.backend, cell.config.get("call", "")), []).append(cell)
+        by_way.setdefault(way_of(cell), []).append(cell)
     times = {way: seconds for way, found in by_way.items() if (seconds := figure_s(found)) is not None}
     ours = times.get((OURS, "")) or times.get((OURS, "gemm"))
     peers = {name: seconds for (name, _), seconds in times.items() if name not in (OURS, ROOF)}
@@ -104,6 +108,12 @@ def _entry(cells: Sequence[Cell]) -> Entry | None:
         roof_s=times.get((ROOF, "")),
         roof=roof,
         prepared_s=times.get((OURS, "prepared")),
+        unsettled=frozenset(
+            "prepared" if call == "prepared" else name
+            for (name, call), settled in contenders(cells).items()
+            if not settled
+        ),
+        rounds=len({round_ for cell in cells for round_ in cell.round_of}),
     )
 
 

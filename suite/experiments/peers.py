@@ -34,9 +34,10 @@ EXPERIMENT = "peers"
 HELP = """Is the C library as fast as MKL, BLIS and OpenBLAS, side by side on the same data?
 
 Every CBLAS found here (see `list`) and ours compute the same problems, called from C. Each is visited in turn
-with the others and alone in a process of its own, each time after 50 ms of work; its better figure counts.
-Each result is checked before its time counts. The FMA peak and the read bandwidth are measured in the same
-round.
+with the others and alone in a process of its own, each time after 50 ms of work; its best figure counts. When
+every problem has been measured once, further passes visit ours and the peers near the best again, until two
+passes, at least 5 s apart, agree within 2 %. Each result is checked before its time counts. The FMA peak and
+the read bandwidth are measured in the same round.
 
 \b
 Examples:
@@ -102,6 +103,7 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
     return [
         f"ours against {', '.join(names[1:]) or 'no other library: none was found'}",
         *(f"not found here: {name}: {why}" for name, why in peers_run.absent(asked.backends).items()),
+        *(f"not measured: {name}: {why}" for name, why in peers_run.twice(asked.backends).items()),
         f"{', '.join(asked.dtypes)}; threads {', '.join(map(str, asked.threads))}"
         + (f"; held to {asked.isa}" if asked.isa else ""),
         f"{len(groups)} groups: {counted}",
@@ -112,7 +114,8 @@ def plan_lines(asked: Asked, names: tuple[str, ...]) -> list[str]:
 def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, words: str, quiet: bool) -> Run:
     """Measure, and the run."""
     header, absent = header_of(asked, f"gemm-crossover {words}"), peers_run.absent(asked.backends)
-    for name, why in absent.items():
+    twice = peers_run.twice(asked.backends)
+    for name, why in (absent | twice).items():
         click.echo(f"note: not compared: {name}: {why}", err=True)
     again = f"{program()} {words}"
     with resumable(journal, again), progress.steps(hidden=quiet) as tell:
@@ -120,6 +123,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
     for error in outcome.errors:
         click.echo(f"note: {error}", err=True)
     extra: dict[str, Any] = {"absent": absent} if absent else {}
+    extra |= {"twice": twice} if twice else {}
     extra |= {"too_large": large} if (large := asked.too_large()) else {}
     extra |= {name: value for name in ("unmeasured", "errors") if (value := getattr(outcome, name))}
     return msgspec.structs.replace(
@@ -170,7 +174,7 @@ def measured(asked: Asked, names: tuple[str, ...], journal: Journal | None, word
     default="240",
     show_default=True,
     metavar="TIME",
-    help="Seconds for the whole run (90, 90s, 3m); more of it than one round needs goes into further rounds.",
+    help="Seconds for the whole run (90, 90s, 3m); what one pass over all leaves goes into further ones.",
 )
 @click.option(
     "--seed",

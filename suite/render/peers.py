@@ -13,6 +13,7 @@ from backends.base import Problem
 from ..analysis.peers import OURS, Bar, Column, Entry, Result, columns, entries, judged, left_out
 from ..journal import compact
 from ..peers_plan import CLASSES, order_of
+from ..peers_rounds import NEAR_BEST, SETTLED_WITHIN
 from ..record import Run
 from . import markdown, tidy
 from .figures import significant
@@ -24,6 +25,10 @@ PYTHON_COLUMNS = (
 )  # fmt: skip
 
 FRACTION = "(3/5) behind a figure: it comes from 3 of the 5 problems of its kind."
+UNSETTLED = (
+    f"~: a figure that never settled: its two best rounds differ by more than {100 * SETTLED_WITHIN:.0f} %, "
+    f"or it has only one; so marked are ours and the peers within {100 * NEAR_BEST:.0f} % of the best."
+)
 ROOFS = {"fma": "of the FMA peak", "read": "of the read bandwidth"}
 
 TITLES = {
@@ -108,7 +113,9 @@ def bars(run: Run) -> Shown:
     every = [result for _, found in results for result in found.values()]
     notes = [f"{sum(result.met for result in every)} of {len(every)} bars are met; means are geometric."]
     notes += [FRACTION] if any(result.of > 1 for result in every) else []
+    notes += settling(entries(run))
     notes += [f"Not found here: {name}: {why}" for name, why in run.options.get("absent", {}).items()]
+    notes += [f"Not measured: {name}: {why}" for name, why in run.options.get("twice", {}).items()]
     notes += [f"NOT COUNTED: {backend} in {group}: {reason}" for group, backend, reason in left_out(run)]
     for option, what in (("unmeasured", "the time budget"), ("too_large", "into the memory")):
         if left := run.options.get(option, []):
@@ -116,6 +123,17 @@ def bars(run: Run) -> Shown:
             notes.append(f"{count} did not fit {what}: {_first(left)}")
     heads = ("class", "figure", "bar", *map(column_name, shown))
     return Shown(_titled("Ours against the best peer", held_to(run)), heads, rows, tuple(notes))
+
+
+def settling(found: Sequence[Entry]) -> list[str]:
+    """How many rounds there were, and how many comparisons rest on a figure that never settled."""
+    if not found:
+        return []
+    least, most = (pick(entry.rounds for entry in found) for pick in (min, max))
+    rounds = f"{least} to {most} rounds" if least < most else f"{most} round{'s' if most > 1 else ''}"
+    count = sum(bool(entry.unsettled) for entry in found)
+    what = f"{len(found)} comparison{'s' if len(found) > 1 else ''} of {rounds}"
+    return [f"{what}; in {count} a figure that counts never settled (~)."]
 
 
 def _first(names: Sequence[str]) -> str:
@@ -168,6 +186,7 @@ def table(kind: str, column: Column, own: Sequence[Entry], held: str = "") -> Sh
     name = _titled(f"{title(kind)}, {column_name(column)}", held)
     roofs = {entry.roof for entry in own if entry.roof_s}
     notes = tuple(f"In brackets: part {ROOFS[roof]} of the same round." for roof in ROOFS if roof in roofs)
+    notes += (UNSETTLED,) if any(entry.unsettled for entry in own) else ()
     if kind == "python":
         return Shown(name, PYTHON_COLUMNS, tuple(_python_row(entry) for entry in own), notes)
     peers = sorted({peer for entry in own for peer in entry.peers_s})
@@ -182,31 +201,37 @@ def _titled(name: str, held: str) -> str:
 
 def _row(entry: Entry, peers: Sequence[str]) -> tuple[str, ...]:
     work = entry.problem.bytes_min if entry.kind == "gemv" else entry.problem.flops
-    times = [entry.ours_s, *(entry.peers_s.get(peer) for peer in peers)]
+    times = {OURS: entry.ours_s, **{peer: entry.peers_s.get(peer) for peer in peers}}
     return (
         size(entry.problem),
-        *(_with_share(entry, time_s, lambda time_s: work / time_s / 1e9) for time_s in times),
+        *(_with_share(entry, name, time_s, lambda s: work / s / 1e9) for name, time_s in times.items()),
         short(entry.best_peer),
-        f"{entry.ratio:.2f}",
+        f"{_mark(entry, *times)}{entry.ratio:.2f}",
     )
 
 
-def _with_share(entry: Entry, time_s: float | None, figure: Callable[[float], float]) -> str:
-    """`118 (51 %)`: a figure of a time, and what part of the roof it is; empty without a time."""
+def _mark(entry: Entry, *names: str) -> str:
+    """`~` where the figure of one of these never settled."""
+    return "~" if entry.unsettled & {*names} else ""
+
+
+def _with_share(entry: Entry, name: str, time_s: float | None, figure: Callable[[float], float]) -> str:
+    """`~118 (51 %)`: a figure of a time, and what part of the roof it is; empty without a time."""
     if time_s is None:
         return ""
     share = f" ({100 * entry.roof_s / time_s:.0f} %)" if entry.roof_s else ""
-    return f"{significant(figure(time_s))}{share}"
+    return f"{_mark(entry, name)}{significant(figure(time_s))}{share}"
 
 
 def _python_row(entry: Entry) -> tuple[str, ...]:
-    theirs, prepared = min(entry.peers_s.values()), entry.prepared_s
-    times = [entry.ours_s, prepared, theirs]
+    best, prepared = entry.best_peer, entry.prepared_s
+    theirs = entry.peers_s[best]
+    times = {OURS: entry.ours_s, "prepared": prepared, best: theirs}
     return (
         size(entry.problem),
-        *(_with_share(entry, time_s, lambda time_s: 1e6 * time_s) for time_s in times),
-        f"{theirs / entry.ours_s:.2f}",
-        "" if prepared is None else f"{theirs / prepared:.2f}",
+        *(_with_share(entry, name, time_s, lambda s: 1e6 * s) for name, time_s in times.items()),
+        f"{_mark(entry, OURS, best)}{theirs / entry.ours_s:.2f}",
+        "" if prepared is None else f"{_mark(entry, 'prepared', best)}{theirs / prepared:.2f}",
     )
 
 

@@ -29,11 +29,21 @@ static void test_blocks_of_one(int type) {
   one(type, 200, 250, 40, 16, 0);
 }
 
+/* On one thread, the largest A that is read in place, and half of it: what that is depends on the caches. */
+static void test_alone(int type) {
+  const kernel *kn = dispatch_kernel(type);
+  const blocking blocks = dispatch_blocks(kn);
+  const ptrdiff_t k = 100, part = 2 * blocks.mc * blocks.kc / k;
+  const ptrdiff_t m = part * kn->parts_in_place - 1, most = 768;
+  one(type, min_of(m, most), most, k, 1, 0);
+  one(type, min_of(m / 2, most), most, k, 1, 0);
+}
+
 /* Blocks that read A in place, in one part and in two, with panels of B packed, or by stretches of K; and, A's
  * rows 4096 bytes apart, such as pack it for themselves. For one thread that does, shared_product does nothing. */
 static void test_middle(int type) {
   const ptrdiff_t row = 4096 / (ptrdiff_t)size_of(type);
-  for (int threads = 1; threads <= 3; threads++) {
+  for (int threads = 2; threads <= 3; threads++) {
     one(type, 290, 300, 300, threads, 0);
     one(type, 600, 60, 640, threads, 0);
     one(type, 300, 512, 150, threads, 0);
@@ -86,6 +96,7 @@ static void test_batch(int type) {
 
 int main(void) {
   on_every_isa(test_blocks_of_one);
+  on_every_isa(test_alone);
   on_every_isa(test_middle);
   on_every_isa(test_batch);
   return 0;

@@ -72,6 +72,18 @@ def test_the_record_has_both_kinds_of_visits_and_no_path(saved, toy):
     assert len({c["process_id"] for c in run["cells"]}) == 4
 
 
+def test_further_rounds_visit_the_same_libraries_among_the_others_and_alone(saved):
+    _, paths = saved
+    rounds: dict[tuple[str, ...], dict[str, set[int]]] = {}
+    for cell in json.loads(paths["json"].read_text())["cells"]:
+        config, samples = cell.get("config", {}), cell.get("samples_s")
+        if "visits" in config and samples:
+            key = (cell["group"], cell["backend"], config.get("call", ""))
+            rounds.setdefault(key, {})[config["visits"]] = {*cell["round_of"]}
+    assert all(found["interleaved"] == found["alone"] for found in rounds.values())
+    assert max(len(found["alone"]) for found in rounds.values()) > 1
+
+
 def test_exports_say_the_same(saved):
     _, paths = saved
     rows = list(csv.DictReader(paths["csv"].open()))

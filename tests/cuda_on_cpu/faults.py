@@ -43,10 +43,17 @@ def problems(kernel: source.Kernel, dtype: str) -> Iterator[tuple[Problem, cases
     tm, tn, tk = kernel.variant.tile
     math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
     plain = {"dtype": dtype, "math": math}
+    if kernel.header.op == "gemv":
+        turned = kernel.header.transposes == ("t",)
+        for m, n, beta in ((1, 6 * tk + 1, 0.0), (tm + 1, 300, -2.0), (2 * tm - 1, 40 * tk + 9, 0.0)):
+            yield Problem(op="gemv", m=m, n=n, beta=beta, trans_a=turned, **plain), cases.Layout(1, 1)
+        return
     yield Problem(m=tm + 1, n=tn, k=6 * tk + 1, **plain), cases.Layout()
     yield Problem(m=tm, n=tn + 1, k=5 * tk, trans_a=True, **plain), cases.Layout(0, 1, 8)
     yield Problem(m=tm - 1, n=tn - 1, k=tk + 1, trans_b=True, beta=-2.0, **plain), cases.Layout(1, 0, 8)
     yield Problem(m=3, n=5, k=tk + 2, **plain), cases.Layout(0, 1, 8)
+    if kernel.header.launcher == "split_k":
+        yield Problem(m=tm + 1, n=3, k=40 * tk + 7, beta=-2.0, **plain), cases.Layout()
     yield Problem(m=2, n=3, k=tk - 1 or 1, trans_a=True, trans_b=True, alpha=0.0, **plain), cases.Layout()
 
 

@@ -58,6 +58,16 @@ def reduced(bits: int, how: Callable[[np.ndarray, int], np.ndarray] = shortened)
     return lambda a, b: np.matmul(how(a, bits), how(b, bits))
 
 
+def tf32_products(parts: str) -> Compute:
+    """Operands in a big and a small part of 11 bits each, and these products of parts, as "bb bs sb"."""
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        split = [{"b": shortened(x, 11), "s": shortened(x - shortened(x, 11), 11)} for x in (a, b)]
+        return sum(np.matmul(split[0][left], split[1][right]) for left, right in parts.split())
+
+    return compute
+
+
 def half_sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Operands as they are, sums in float16."""
     total = np.zeros((a.shape[0], a.shape[1], b.shape[2]), np.float16)

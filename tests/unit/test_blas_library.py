@@ -232,6 +232,17 @@ def test_named_by_its_path(build: Build):
         named(["cblas:nothing"])
 
 
+def test_two_files_of_one_name_are_two_libraries(tmp_path):
+    paths = [tmp_path / folder / "libtwin.so" for folder in ("a", "b", "c/b")]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    names = ["cblas:libtwin.so", "cblas:b/libtwin.so", "cblas:c/b/libtwin.so"]
+    assert [backends.get(f"cblas:{path}").name for path in paths] == names
+    assert [backends.get(f"cblas:{path}").name for path in paths] == names
+    assert backends.get(f"cblas:{tmp_path}/b/../b/libtwin.so").name == names[1]
+
+
 def test_numpys_own_library_is_named_but_no_second_rival():
     same = [b for b in backends.all_backends() if b.stands_beside == "numpy"]
     for backend in same:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
 pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
@@ -33,7 +32,7 @@ EPILOGUE = "epilogue.cuh"
 
 WMMA = "08_wmma.cu"
 STAGED = "09_wmma_staged.cu"
-MMA = "mma_gemm.cuh"
+GEMM = "mma_gemm.cuh"
 PIECES = "tile_copy.cuh"
 SLAB = "slab_epilogue.cuh"
 
@@ -57,7 +56,7 @@ PIECEWISE = {
     "no bound on rows copied": [PIECES, "inside ? bytes : 0", "bytes"],
     "no bound on columns copied": [PIECES, "max(0, min(columns * SIZE, WIDTH))", "WIDTH"],
     "no bound on pairs": [PIECES, "load_pair(from, inside ? columns : 0)", "load_pair(from, 2)"],
-    "16 bytes at any address": [MMA, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
+    "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
 }
 SLABS = {
     "no bound on rows stored": [SLAB, "to >= p.m || ", ""],
@@ -134,12 +133,12 @@ FAULTS = {
         "no bound on rows copied": PIECEWISE["no bound on rows copied"],
     },
     "cuda:10_mma_sync/64x64": {
-        "no wait": [MMA, f"      {WAIT}\n      __syncthreads();\n      next_tile", "      __syncthreads();\n      next_tile"],
-        "a wait for one stage too few": [MMA, f"      {WAIT}\n      __syncthreads();\n      next_tile", f"      {LATE}\n      __syncthreads();\n      next_tile"],
-        "no barrier": [MMA, "      __syncthreads();\n      next_tile", "      next_tile"],
-        "no first barrier": [MMA, "    __syncthreads();\n    read_a", "    read_a"],
-        "no last barrier": [MMA, "__syncthreads(); // nobody", "// nobody"],
-        "a slab read too early": [MMA, "      write_slab(slab, i);\n      __syncwarp();", "      write_slab(slab, i);"],
+        "no wait": [GEMM, f"      {WAIT}\n      __syncthreads();\n      next_tile", "      __syncthreads();\n      next_tile"],
+        "a wait for one stage too few": [GEMM, f"      {WAIT}\n      __syncthreads();\n      next_tile", f"      {LATE}\n      __syncthreads();\n      next_tile"],
+        "no barrier": [GEMM, "      __syncthreads();\n      next_tile", "      next_tile"],
+        "no first barrier": [GEMM, "    __syncthreads();\n    read_a", "    read_a"],
+        "no last barrier": [GEMM, "__syncthreads(); // nobody", "// nobody"],
+        "a slab read too early": [GEMM, "      write_slab(slab, i);\n      __syncwarp();", "      write_slab(slab, i);"],
         "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
         "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
         **PIECEWISE,
@@ -147,12 +146,60 @@ FAULTS = {
     },
 }  # fmt: skip
 
+SPLIT = "split.cuh"
+MEETING = {
+    "every block writes C": [SPLIT, "group, members)) return false;", "group, members)) {}"],
+    "a ticket too few": [SPLIT, "(tickets + group, members)", "(tickets + group, members - 1)"],
+    "tickets not reset": [SPLIT, "atomicInc(ticket, count - 1)", "atomicInc(ticket, ~0u)"],
+    "parts overlap": [SPLIT, "steps * (number + 1) / splits", "(steps * (number + 1) / splits + 1)"],
+    "the first part only": [SPLIT, "first + j * stride", "first"],
+    "one tile's tickets for all": [SPLIT, "p.tickets + index_t(part.tile) * splits", "p.tickets"],
+}  # fmt: skip
+COPY = "copy_tile.cuh"
+TILES = {
+    "no bound along K": [COPY, "right - i * RIGHT : 0", "BREADTH : 0"],
+    "no bound on rows": [COPY, "i * DOWN < down", "true"],
+}
+SKINNY, MMA, BATCHED, COLUMNS = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu", "20_gemv_columns.cu"
+ROW = "warp_dot.cuh"
+FAULTS |= {
+    "cuda:13_split_k": MEETING,
+    "cuda:14_batched": {
+        "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
+        "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
+        "no wait": [BATCHED, "cp_async_wait<0>();", ""],
+        "no bound on rows stored": [BATCHED, "if (i < height)", "if (true)"],
+        "no bound on columns stored": [BATCHED, "if (!mine || me >= width) return;", "if (!mine) return;"],
+        "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
+    },
+    "cuda:20_gemv_columns": {
+        **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
+        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
+        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
+    },
+    "cuda:20_gemv_vector": {
+        "no head": [ROW, "if (me < head) sum", "if (false) sum"],
+        "no tail": [ROW, "if (tail < count) sum", "if (false) sum"],
+        "no bound on the last pieces": [ROW, "if (!CHECKED || j * STRIDE < left)\n      sums", "sums"],
+    },
+    "cuda:21_skinny": {
+        "no wait": [SKINNY, WAIT, ""],
+        "no barrier": [SKINNY, "__syncthreads(); // this stage", "// this stage"],
+        "no barrier between teams": [SKINNY, "__syncthreads(); // the last stage", "// the last stage"],
+        **TILES,
+    },
+    "cuda:21_skinny_mma": {
+        "no wait": [MMA, WAIT, ""],
+        "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
+        **TILES,
+    },
+}
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    dtypes = cases.KERNELS[name].header.dtypes
-    dtype = "float32" if "float32" in dtypes else dtypes[0]
+    dtype = "float16" if "mma" in name else "float32"
     asked = {"kernel": name, "dtype": dtype, "faults": faults}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import backends
@@ -42,10 +43,10 @@ def test_runs_of_a_graph_add_up(name):
     assert session.run_on_device(300) > 0
     session.download()
     session.synchronize()
-    times = operands.c / (operands.a @ operands.b)
+    want = 300 * (operands.a.astype(np.float64) @ operands.b)
     assert session.info.config["queued_by"] == "graph"
     session.close()
-    assert times.min() > 299 and times.max() < 301
+    assert np.abs(operands.c - want).max() < 1e-2, "a run more or less would be 30 times that"
 
 
 @pytest.fixture(scope="module")
@@ -74,4 +75,4 @@ def test_no_library_is_faster_than_the_peak(dtype, math, peaks):
     session.run_on_device(10)
     rate = p.flops * 20 / session.run_on_device(20)
     session.close()
-    assert rate <= 1.02 * peaks.rate(math, 0.01).per_s
+    assert rate <= 1.05 * peaks.rate(math, 0.01).per_s

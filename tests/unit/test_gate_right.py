@@ -73,10 +73,20 @@ def test_transposes_and_batches(trans_a, trans_b):
         ("tf32", g.reduced(11)),
         ("tf32", g.reduced(11, g.truncated)),
         ("tf32", np.matmul),
+        ("3xtf32", g.tf32_products("bb bs sb")),
+        ("3xtf32", np.matmul),
         ("bf16", g.reduced(8)),
         ("fp16", g.reduced(11)),
     ],
-    ids=["tf32 rounded", "tf32 truncated", "tf32 in full fp32", "bf16", "fp16"],
+    ids=[
+        "tf32 rounded",
+        "tf32 truncated",
+        "tf32 in full fp32",
+        "3xtf32",
+        "3xtf32 in full fp32",
+        "bf16",
+        "fp16",
+    ],
 )
 def test_reduced_math_in_its_own_name(math, compute):
     for m, n, k in SHAPES:

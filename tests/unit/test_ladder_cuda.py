@@ -70,6 +70,10 @@ class TestModel:
         assert ladder_cuda.intensity(self.HEADER, variant(tile, tile, deep), 4) == flops / read
 
 
+def launcher(rung):
+    return rung.backend.kernel.header.launcher
+
+
 class TestPlan:
     def test_every_kernel_file_is_a_rung_and_cublas_the_last(self):
         names = [rung.name for rung in ladder_cuda.provider().rungs()]
@@ -89,10 +93,19 @@ class TestPlan:
             ladder_cuda._rungs.cache_clear()
 
     def test_only_problems_that_a_rung_is_meant_for(self):
-        asked = CudaRequest(arithmetics=(("float16", "fp16"),))
+        asked = CudaRequest(rungs=("02_shared_tile",))
         assert {p.op for p in asked.problems} == {"gemm"}
         one = CudaRequest(rungs=("31_copy",))
         assert {p.op for p in one.problems} == {"copy"}
+
+    def test_kernels_for_odd_shapes_stand_at_those_only(self):
+        rungs = {rung.name: rung for rung in ladder_cuda.provider().rungs()}
+        long_k, cube = Problem(m=128, n=128, k=65536), Problem(m=512, n=512, k=512)
+        special = [r for r in rungs.values() if r.name != "cublas" and launcher(r) in ladder_cuda.SPECIAL]
+        assert not any(ladder_cuda.concerns(rung, cube) for rung in special)
+        assert ladder_cuda.concerns(rungs["02_shared_tile"], cube)
+        split = [r for r in special if launcher(r) == "split_k" and r.backend.kernel.header.op == "gemm"]
+        assert all(ladder_cuda.concerns(rung, long_k) for rung in split)
 
     def test_arithmetics_by_dtype_and_math(self):
         of = ladder_cuda_plan.arithmetics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from typing import Any
@@ -17,8 +18,9 @@ from suite.analysis import peers as analysis
 from suite.exits import Exit, Stop
 from suite.peers_bench import Bench, Setup, arena, fill
 from suite.peers_check import Reference
-from suite.peers_plan import CLASSES, Group, Rates, affordable, class_of, groups
-from suite.peers_run import Asked, Reply, measure
+from suite.peers_plan import CLASSES, Group, Rates, Turn, affordable, class_of, groups
+from suite.peers_rounds import joined
+from suite.peers_run import Asked, Reply
 from suite.peers_timing import LONG_S, SAMPLES, WARM_S, visit
 from suite.record import Cell, Run
 from suite.render import peers as render
@@ -64,19 +66,15 @@ class TestPlan:
     def test_classes(self, problem, kind):
         assert class_of(problem) == kind
 
-    def test_all_fits_a_large_budget_and_more_of_it_gives_rounds(self):
+    def test_all_fits_a_budget_that_pays_one_round_of_each(self):
         wanted = groups("float32", (1,))
         spent = sum(peers_plan.cost_s(group, 4, RATES) for group in wanted)
-        assert affordable(wanted, spent, 4, RATES)[1] == 1
-        kept, rounds = affordable(wanted, 3.5 * spent, 4, RATES)
-        assert set(kept) == set(wanted)
-        assert rounds == 3
+        assert set(affordable(wanted, 1.001 * spent, 4, RATES)) == set(wanted)
 
     def test_a_small_budget_thins_out_and_keeps_the_ends_of_each_class(self):
         wanted = groups("float32", (1, 2))
         spent = sum(peers_plan.cost_s(group, 4, RATES) for group in wanted)
-        kept, rounds = affordable(wanted, 0.6 * spent, 4, RATES)
-        assert rounds == 1
+        kept = affordable(wanted, 0.6 * spent, 4, RATES)
         assert 0.5 * spent < sum(peers_plan.cost_s(group, 4, RATES) for group in kept) <= 0.6 * spent
         for kind in peers_plan.SQUARE_CLASSES:
             sizes = [g.problem.m for g in wanted if g.kind == kind]
@@ -185,6 +183,10 @@ def cells(
 
     found = [cell(name, seconds) for name, seconds in times.items()]
     return found + ([cell("roof", roof_s, config={"roof": "fma"})] if roof_s else [])
+
+
+def in_round(found: list[Cell], round_: int) -> list[Cell]:
+    return [msgspec.structs.replace(cell, round_of=(round_,)) for cell in found]
 
 
 def run_of(*parts: list[Cell], **options: Any) -> Run:
@@ -313,6 +315,7 @@ class TestTables:
     def run(self) -> Run:
         return run_of(
             cells(square(64), {"native": 1e-5, "cblas:mkl": 2e-5, "cblas:blis": 3e-5}, roof_s=0.5e-5),
+            in_round(cells(square(64), {"native": 1.01e-5, "cblas:mkl": 2.01e-5}, visits="alone"), 1),
             cells(Group(Problem(m=8, n=8, k=8, batch=4), 2), {"native": 1e-6, "cblas:mkl": 1.9999e-6}),
             label="toy", isa="avx2", unmeasured=["gemm/4x4x4/..."],
         )  # fmt: skip
@@ -324,6 +327,8 @@ class TestTables:
             in text
         )
         assert "| 64 | 52.4 (50 %) | 17.5 (17 %) | 26.2 (25 %) | mkl | 2.00 |" in text
+        assert "| 4 of 8 | ~" in text  # visited once
+        assert "2 comparisons of 1 to 2 rounds; in 1 a figure that counts never settled (~)" in text
         assert "24 to 96, f32, 1 thread, held to AVX2" in text
         assert "In brackets: part of the FMA peak of the same round" in text
         assert "| 24 to 96 | mean against the best peer | ≥ 1.05 | 2.00 met |" in text
@@ -353,21 +358,24 @@ class Script:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def measure(self, group: Group) -> Reply:
-        self.asked.append(group)
-        if group.problem.m == 6:
+    def measure(self, turn: Turn) -> Reply:
+        self.asked.append(turn.group)
+        if turn.group.problem.m == 6:
             return Reply(error="it died")
-        return Reply(tuple(cells(group, {"native": 1.0, "cblas:a": 2.0})))
+        return Reply(tuple(in_round(cells(turn.group, {"native": 1.0, "cblas:a": 2.0}), turn.round_)))
+
+
+measure = functools.partial(peers_run.measure, sleep=lambda seconds: None)
 
 
 class TestRun:
     asked = Asked(threads=(1, 2), classes=("4-16",), time_budget_s=100.0)
 
-    def test_groups_errors_and_rounds(self, monkeypatch):
+    def test_groups_and_errors(self, monkeypatch):
         monkeypatch.setattr(Script, "asked", [])
         outcome = measure(self.asked, ("native", "cblas:a"), start=Script)
         assert {g.problem.dtype for g in Script.asked} == {"float32", "float64"}
-        assert all(g.rounds == 5 and g.expected_s > 0 for g in Script.asked)
+        assert all(g.expected_s > 0 for g in Script.asked)
         assert len(outcome.cells) == 2 * 2 * 2 * 4
         assert [error.split(":")[1].strip() for error in outcome.errors] == ["it died"] * 4
         assert outcome.unmeasured == []
@@ -426,6 +434,10 @@ class TestRun:
         assert stop.value.code == Exit.USAGE
 
 
+def first_round(bench: Bench, group: Group) -> list[Cell]:
+    return bench.measure(Turn(group))
+
+
 class TestBench:
     """The measuring itself, in this process: ours alone, so that no other library is needed."""
 
@@ -440,11 +452,12 @@ class TestBench:
         [Problem(m=20, n=20, k=20), Problem(op="gemv", m=40, n=40), Problem(m=4, n=4, k=4, batch=9)],
     )
     def test_a_group(self, problem):
-        found = self.bench().measure(Group(problem, 1, rounds=2))
-        assert [cell.backend for cell in found] == ["native", "roof"]
-        ours, roof = found
+        bench, group = self.bench(), Group(problem, 1)
+        rounds = [bench.measure(Turn(group, round_, ("native",))) for round_ in range(2)]
+        assert [cell.backend for found in rounds for cell in found] == ["native", "roof"] * 2
+        ours, roof = map(joined, *rounds)
         assert ours.gate.ok
-        assert set(ours.round_of) == {0, 1}
+        assert set(ours.round_of) == set(roof.round_of) == {0, 1}
         assert ours.config["visits"] == "interleaved"
         assert ours.config["isa"]
         assert 0 < min(roof.samples_s) < min(ours.samples_s) * 2
@@ -452,18 +465,18 @@ class TestBench:
 
     def test_calls_from_python_are_three(self):
         group = Group(Problem(m=8, n=8, k=8), 1, "python")
-        *found, roof = self.bench().measure(group)
+        *found, roof = first_round(self.bench(), group)
         assert [(c.backend, c.config["call"]) for c in found] == [
             ("native", "gemm"), ("native", "prepared"), ("numpy", "matmul"),
         ]  # fmt: skip
         assert all(c.samples_s and c.gate.ok for c in found)
         assert (roof.backend, roof.config["roof"], roof.calls_from) == ("roof", "fma", "python")
-        alone = self.bench("numpy", together=False).measure(group)
+        alone = first_round(self.bench("numpy", together=False), group)
         assert [(c.backend, c.config["visits"]) for c in alone] == [("numpy", "alone")]
 
     def test_a_wrong_result_has_no_time(self, monkeypatch):
         monkeypatch.setattr("suite.peers_check.CENTRED", 1e-9)
-        cell = self.bench().measure(Group(Problem(m=20, n=20, k=20), 1))[0]
+        cell = first_round(self.bench(), Group(Problem(m=20, n=20, k=20), 1))[0]
         assert not cell.gate.ok
         assert cell.samples_s == ()
         assert "its result is wrong" in cell.skip_reason
@@ -472,7 +485,7 @@ class TestBench:
     def test_more_threads_than_asked_are_not_counted_where_there_are_more(self, monkeypatch, cpus, counts):
         monkeypatch.setattr("suite.peers_bench.CPU_TOLERANCE", -0.9)
         monkeypatch.setattr("suite.peers_bench.allowed_cpus", lambda: cpus)
-        cell = self.bench().measure(Group(Problem(m=20, n=20, k=20), 1))[0]
+        cell = first_round(self.bench(), Group(Problem(m=20, n=20, k=20), 1))[0]
         assert bool(cell.samples_s) == counts
         assert ("CPUs busy where threads = 1" in cell.skip_reason) != counts
 

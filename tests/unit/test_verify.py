@@ -13,11 +13,20 @@ import pytest
 
 import backends
 from backends import _cuda_compile, _cuda_source
-from suite import verify_gpu, verify_install, verify_kernels, verify_record, verify_state, verify_steps
+from suite import (
+    journal,
+    verify_gpu,
+    verify_install,
+    verify_kernels,
+    verify_record,
+    verify_state,
+    verify_steps,
+)
 from suite.analysis.crossover import Crossover, Point, crossover
 from suite.analysis.ratio import Ratio
 from suite.exits import Exit, Stop
 from suite.experiments import verify
+from suite.journal import ANEW
 from suite.peers_run import NO_PEER
 from suite.record import Run
 from suite.verify_state import Context, Failed, Outcome, OutOfTime, Skipped, State
@@ -208,6 +217,9 @@ class Exporting(Context):
         self.files = max(self.files, len(list(self.out.iterdir())))
         if self.fault:
             return subprocess.CompletedProcess(words, 1, "", f"error: {self.fault}\n")
+        if "other conditions" in Path(journal).read_text():
+            text = f"error: {journal} cannot be resumed: a was 1 there and is 2 now; {ANEW}\n"
+            return subprocess.CompletedProcess(words, 2, "", text)
         run = {
             "experiment": words[2],
             "cells": [1],
@@ -265,6 +277,30 @@ def test_only_what_was_measured_with_the_same_sources_is_gone_on_with(tmp_path):
     verify_state.run_step(c, "peers", verify.all_steps(tmp_path)["peers"][0], "new")
     assert c.words[c.words.index("--journal") + 1] == str(kept[1])
     assert [path.exists() for path in (*kept, other)] == [False, True, True]
+
+
+def test_what_was_measured_under_other_conditions_is_measured_anew(tmp_path):
+    """No step waits for somebody to delete the file of an interrupted run: the note says what differed."""
+    c = Exporting(tmp_path, State())
+    for name, also in (("peers", "; not compared: cblas:mkl"), ("ladder", "")):
+        (tmp_path / f"running-{name}.jsonl").write_text("other conditions")
+        outcome = verify_state.run_step(c, name, verify.all_steps(tmp_path)[name][0], "")
+        assert outcome.status == "done"
+        assert outcome.reason == (
+            f"measured anew: running-{name}.jsonl cannot be resumed: a was 1 there and is 2 now{also}"
+        )
+        assert not (tmp_path / f"running-{name}.jsonl").exists()
+    outcome = verify_state.run_step(c, "ladder", verify.all_steps(tmp_path)["ladder"][0], "")
+    assert outcome.reason == ""
+
+
+def test_a_journal_of_another_environment_names_that_remedy(tmp_path):
+    """The words by which `measured` knows it."""
+    path, run = tmp_path / "j", Run(machine={"threads": {"environment": {}}})
+    journal.Journal.create(path, run).close()
+    now = Run(machine={"threads": {"environment": {"MKL_THREADING_LAYER": "GNU"}}})
+    with pytest.raises(journal.RecordError, match=f"MKL_THREADING_LAYER was None .*{ANEW}$"):
+        journal.Journal.resume(path, now)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,16 @@ class TestOutcomes:
         }
         assert self.run(tmp_path).returncode == 5, "nothing is left"
 
+    def test_a_cuda_error_that_spoils_the_process_ends_it(self, tmp_path):
+        (tmp_path / "test_x.py").write_text(EXAMPLE)
+        spoil = "from tests import outcomes\noutcomes.spoiled = lambda: True\n"
+        (tmp_path / "conftest.py").write_text(spoil)
+        (tmp_path / "test_y.py").write_text("def test_after():\n    pass\n")
+        assert self.run(tmp_path).returncode == 2
+        found = verify_gpu.outcomes(verify_gpu.Kept(tmp_path / "kept").read())
+        assert found["test_x::test_one[3]"] == "failed" and "test_x::test_skipped" not in found
+        assert self.run(tmp_path).returncode == 0, "the next process runs what is left"
+
     def test_a_torn_line_is_ignored(self, tmp_path):
         (tmp_path / "test_x.py").write_text(EXAMPLE)
         (tmp_path / "kept").write_text('{"test": "test_x::test_one[0]", "outcome": "passed"}\n{"test": "te')

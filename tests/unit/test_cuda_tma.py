@@ -1,0 +1,193 @@
+"""Tensor maps, realigned operands and persistent grids, as far as the host decides them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from backends import Problem, Unavailable, _cuda_launch
+from backends import _cuda_driver as cuda
+from backends import _cuda_realign as realign
+from backends import _cuda_source as source
+from backends import _cuda_tma as tma
+from backends.cuda_kernels import CudaKernel
+
+KERNELS = {k.name: k for k in source.all_kernels().values() if isinstance(k, source.Kernel)}
+WGMMA, NAIVE = KERNELS["cuda:11_wgmma"], KERNELS["cuda:01_naive"]
+LAYOUTS = [(a, b) for a in (False, True) for b in (False, True)]
+
+
+def matrix(address=4096, rows=10, columns=64, ld=64, batch=1, batch_stride=0, itemsize=2):
+    return tma.Matrix(address, rows, columns, ld, batch, batch_stride, itemsize)
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({}, True),
+        ({"address": 4096 + 8}, False),
+        ({"ld": 68}, False),
+        ({"ld": 72}, True),
+        ({"ld": 68, "itemsize": 4}, True),
+        ({"batch_stride": 641}, True),
+        ({"batch": 2, "batch_stride": 641}, False),
+        ({"batch": 2, "batch_stride": 648}, True),
+        ({"rows": 0}, False),
+        ({"rows": 2**31}, False),
+        ({"ld": 2**39}, False),
+    ],
+)
+def test_what_the_copy_engine_takes(changes, taken):
+    assert tma.taken(matrix(**changes)) is taken
+
+
+def test_realigned_lines_begin_at_multiples_of_16_bytes_and_can_be_taken():
+    moved = realign.step(matrix(address=4098, ld=67, columns=65, batch=3, batch_stride=999), turned=False)
+    assert moved.to == matrix(address=0, ld=72, columns=65, batch=3, batch_stride=720)
+    assert moved.size == 3 * 10 * 72 * 2
+    assert tma.taken(moved.to._replace(address=256))
+    turned = realign.step(matrix(itemsize=4), turned=True)
+    assert turned.to == matrix(address=0, rows=64, columns=10, ld=12, batch_stride=64 * 12, itemsize=4)
+
+
+def test_what_can_be_taken_or_is_empty_stays():
+    for m in (matrix(), matrix(columns=0, ld=1, address=3), matrix(rows=0)):
+        assert realign.step(m, turned=False) == realign.Step(m, None)
+        assert realign.step(m, turned=False).size == 0
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), LAYOUTS)
+@pytest.mark.parametrize(("dtype", "math"), [("float16", "fp16"), ("float32", "tf32")])
+def test_a_kernel_is_compiled_for_the_layout_it_reads(dtype, math, trans_a, trans_b):
+    p = Problem(m=9, n=9, k=9, dtype=dtype, math=math, trans_a=trans_a, trans_b=trans_b)
+    turns = dtype == "float32" and trans_a and not trans_b
+    assert tma.turns_b(WGMMA, p) is turns
+    found = dict(tma.defines(WGMMA, p))
+    assert found == {"LAYOUT_GIVEN": 1, "TRANS_A": int(trans_a), "TRANS_B": int(trans_b or turns)}
+    assert tma.swapped(WGMMA, p) is (dtype == "float32" and not trans_a and not trans_b)
+    assert tma.defines(NAIVE, p) == () and tma.as_read(NAIVE, p) == p
+
+
+@pytest.mark.parametrize(
+    ("size", "multiprocessors", "blocks"),
+    [
+        ((1, 1), 132, 2),
+        ((257, 257), 132, 8),
+        ((4096, 4096), 132, 128),  # 256 clusters: four rounds on 66 and on 64
+        ((4096, 4096), 4096, 512),
+        ((8192, 8192), 132, 128),
+        ((256 * 67, 256), 132, 68),
+        ((4096, 4096), 1, 2),
+        ((0, 4096), 132, 0),
+    ],
+)
+def test_a_persistent_grid_is_in_whole_clusters_and_evenly_loaded(size, multiprocessors, blocks):
+    p = Problem(m=size[0], n=size[1], k=64, dtype="float16")
+    assert WGMMA.variant.tile == (128, 256, 64) and WGMMA.variant.cluster == 2
+    assert _cuda_launch.blocks(WGMMA, p, multiprocessors) == blocks
+
+
+class Driver:
+    """Takes maps and notes them."""
+
+    def __init__(self):
+        self.maps = []
+
+    def prepared(self, name, *arguments):
+        assert name == "cuTensorMapEncodeTiled"
+        return lambda: self.maps.append([_plain(x) for x in arguments])
+
+    def check(self, call, code):
+        assert not code
+
+
+def _plain(x):
+    return list(x) if hasattr(x, "__len__") else x.value
+
+
+def test_maps_are_of_128_byte_boxes_with_the_batch_as_third_dimension():
+    driver = Driver()
+    p = Problem(m=100, n=200, k=48, batch=3, dtype="float16", trans_b=False)
+    a = matrix(4096, 100, 48, 48, 3, 4800)
+    b = matrix(8192, 48, 200, 208, 3, 9984)
+    c = matrix(512, 100, 200, 200, 3, 20_000)
+    buffers = tma.maps(driver, p, (a, b, c))
+    assert [tma.map_address(x) % 64 for x in buffers] == [0, 0, 0]
+    kinds = [(m[1], m[2], m[3], m[4], m[5], m[6], m[9]) for m in driver.maps]
+    assert kinds == [
+        (1, 3, 4096, [48, 100, 3], [96, 9600], [64, 128, 1], 3),
+        (1, 3, 8192, [200, 48, 3], [416, 19968], [64, 64, 1], 3),
+        (1, 3, 512, [200, 100, 3], [400, 40_000], [64, 64, 1], 3),
+    ]
+
+
+def test_float32_is_rounded_to_tf32_by_the_engine_unless_it_must_stay_whole():
+    elements = {math: tma.element(Problem(dtype="float32", math=math)) for math in ("tf32", "3xtf32")}
+    assert elements == {"tf32": 11, "3xtf32": 7}
+
+
+def test_no_map_for_what_is_not_read_or_cannot_be_written():
+    driver = Driver()
+    p = Problem(m=10, n=10, k=0, dtype="float16")
+    nothing = matrix(rows=10, columns=0)
+    assert len(tma.maps(driver, p, (nothing, nothing, matrix(address=2)))) == 3 and not driver.maps
+
+
+@pytest.mark.parametrize("compute", [(8, 0), (9, 0), (10, 0)])
+def test_instructions_of_one_compute_capability_alone(compute):
+    refused = WGMMA.refuses(*compute)
+    assert (refused is None) == (compute == (9, 0))
+    assert refused is None or refused.endswith(f"this is {compute[0]}.0")
+    assert NAIVE.refuses(*compute) is None
+
+
+def test_too_long_for_32_bit_coordinates():
+    reason = CudaKernel(WGMMA).supports(Problem(m=1, n=1, k=2**31, dtype="float16"))
+    assert reason is not None and "takes extents up to" in reason
+
+
+@pytest.mark.parametrize("field", ["cluster", "ctas_per_sm"])
+def test_a_cluster_of_nothing_is_refused(field, tmp_path):
+    path = tmp_path / "90_test.cu"
+    path.write_text(WGMMA.path.read_text().replace("cluster = 2", f"{field} = 0"))
+    with pytest.raises(source.HeaderError, match="must be at least 1"):
+        source.parse(path)
+
+
+def test_memory_to_realign_is_given_back_once(monkeypatch):
+    freed = []
+
+    class Memory:
+        def alloc(self, size):
+            if size > 1000:
+                raise cuda.CudaError("cuMemAlloc", cuda.OUT_OF_MEMORY, "", "")
+            return 77
+
+        def free(self, address):
+            freed.append(address)
+
+        def free_memory(self):
+            return 5
+
+        def set_context(self, context):
+            pass
+
+    device = cuda.Device(Memory(), 0, 0, "", (9, 0), 132)
+    room = realign.Room(device, 10)
+    room.release()
+    room.release()
+    assert freed == [77]
+    del room
+    realign.Room(device, 10)
+    assert freed == [77, 77], "memory that nobody holds is freed"
+    with pytest.raises(
+        Unavailable, match="2000 bytes of device memory are needed to realign operands, 5 are"
+    ):
+        realign.Room(device, 2000)
+
+
+def test_the_hash_of_other_kernels_does_not_know_clusters():
+    assert "CLUSTER" not in NAIVE.defines("float32") and WGMMA.defines("float16")["CLUSTER"] == 2
+    wider = msgspec.structs.replace(WGMMA.variant, cluster=4)
+    changed = msgspec.structs.replace(WGMMA, variant=wider)
+    assert source.source_hash(changed) != source.source_hash(WGMMA)
