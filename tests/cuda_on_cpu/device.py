@@ -87,9 +87,7 @@ def compile_source(path: Path, entry: str, defines: dict[str, int], include: Pat
     return target
 
 
-def compile_kernel(
-    name: str, dtype: str, target: str, more: compiling.Defines = ()
-) -> compiling.Compiled:
+def compile_kernel(name: str, dtype: str, target: str, more: compiling.Defines = ()) -> compiling.Compiled:
     """In place of `_cuda_compile.compile_kernel`."""
     kernel = source.all_kernels()[name]
     assert isinstance(kernel, source.Kernel)

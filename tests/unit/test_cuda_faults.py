@@ -36,6 +36,9 @@ GEMM = "mma_gemm.cuh"
 PIECES = "tile_copy.cuh"
 SLAB = "slab_epilogue.cuh"
 
+TURN = "      __syncthreads();\n      next_tile"  # from one tile of K to the next
+WRITE = "      write_slab(slab, i);\n"
+
 WAIT = "cp_async_wait<STAGES - 2>();"
 LATE = "cp_async_wait<STAGES - 1>();"  # one stage may be missing
 FIRST = "__syncthreads(); // the first stage is there"
@@ -133,12 +136,12 @@ FAULTS = {
         "no bound on rows copied": PIECEWISE["no bound on rows copied"],
     },
     "cuda:10_mma_sync/64x64": {
-        "no wait": [GEMM, f"      {WAIT}\n      __syncthreads();\n      next_tile", "      __syncthreads();\n      next_tile"],
-        "a wait for one stage too few": [GEMM, f"      {WAIT}\n      __syncthreads();\n      next_tile", f"      {LATE}\n      __syncthreads();\n      next_tile"],
-        "no barrier": [GEMM, "      __syncthreads();\n      next_tile", "      next_tile"],
+        "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
+        "a wait for one stage too few": [GEMM, f"{WAIT}\n{TURN}", f"{LATE}\n{TURN}"],
+        "no barrier": [GEMM, TURN, "      next_tile"],
         "no first barrier": [GEMM, "    __syncthreads();\n    read_a", "    read_a"],
         "no last barrier": [GEMM, "__syncthreads(); // nobody", "// nobody"],
-        "a slab read too early": [GEMM, "      write_slab(slab, i);\n      __syncwarp();", "      write_slab(slab, i);"],
+        "a slab read too early": [GEMM, f"{WRITE}      __syncwarp();", WRITE],
         "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
         "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
         **PIECEWISE,
