@@ -29,7 +29,8 @@ template <class Tile, int WARP, bool IS_A> struct Fragments {
   static constexpr int GROUPS = WARP / 8, COUNT = 2 * GROUPS; // registers
   static constexpr int PASS = 8 * VECTOR;                     // entries in 128 bytes
   static_assert((WARP & (WARP - 1)) == 0 && WARP >= 16, "chunks of a warp tile are reached by ^");
-  static_assert(sizeof(T) != 4 || Tile::K_IS_INNER || WARP % PASS == 0, "whole passes of the banks");
+  static_assert(sizeof(T) != 4 || Tile::K_IS_INNER || WARP % PASS == 0,
+                "whole passes of the banks");
 
   // Where this lane reads first in the tile at hand. What else it reads is reached by ^ and +: a tile begins
   // at a multiple of 128 bytes. It moves on with the stages.
@@ -60,25 +61,25 @@ template <class Tile, int WARP, bool IS_A> struct Fragments {
 
   // Fragments of K step `step`, groups FIRST to FIRST + GROUPS_READ - 1.
   template <int FIRST = 0, int GROUPS_READ = GROUPS>
-  __device__ __forceinline__ void read(Reg (&f)[COUNT], const unsigned char *shared, int step) const {
+  __device__ __forceinline__ void read(Reg (&f)[COUNT], const unsigned char *shared,
+                                       int step) const {
     if constexpr (Tile::LDMATRIX) {
 #pragma unroll
       for (int i = FIRST / 2; i < (FIRST + GROUPS_READ) / 2; ++i) {
         if constexpr (Tile::K_IS_INNER)
           ldmatrix(f + 4 * i, shared + (lane ^ step * 32) + i * 16 * Tile::ROW_BYTES);
         else
-          ldmatrix_transposed(f + 4 * i,
-                              shared + (lane ^ i * 32) + step * MMA_K * Tile::ROW_BYTES);
+          ldmatrix_transposed(f + 4 * i, shared + (lane ^ i * 32) + step * MMA_K * Tile::ROW_BYTES);
       }
-    } else if constexpr (sizeof(T) == 8) { // half a K of four is two chunks with K inner, else four rows
+    } else if constexpr (sizeof(T) ==
+                         8) { // half a K of four is two chunks with K inner, else four rows
 #pragma unroll
       for (int group = FIRST; group < FIRST + GROUPS_READ; ++group)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const unsigned at =
-              Tile::K_IS_INNER
-                  ? (lane ^ (step * 64 + half * 32)) + group * 8 * Tile::ROW_BYTES
-                  : (lane ^ group * 64) + (step * MMA_K + half * 4) * Tile::ROW_BYTES;
+              Tile::K_IS_INNER ? (lane ^ (step * 64 + half * 32)) + group * 8 * Tile::ROW_BYTES
+                               : (lane ^ group * 64) + (step * MMA_K + half * 4) * Tile::ROW_BYTES;
           f[slot(group, half)] = *(const Reg *)(shared + at);
         }
     } else { // tf32: row t + 4 half of K, as ldmatrix has it

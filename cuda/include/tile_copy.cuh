@@ -92,9 +92,9 @@ public:
   }
 
 private:
-  // Exact where it matters: no tile is that large.
+  // Exact where it matters: no tile is that large, and so many entries still are an int of bytes.
   static __device__ __forceinline__ int at_most(index_t left) {
-    return int(left < (1 << 30) ? left : (1 << 30));
+    return int(left < (1 << 24) ? left : (1 << 24));
   }
   // Of piece i in shared memory.
   __device__ __forceinline__ unsigned place(int i) const { return Tile::further(to, i * STEP); }

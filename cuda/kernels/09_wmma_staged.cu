@@ -136,10 +136,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem 
   const TileOrder order(p.m, p.n, p.batch, TILE_M, TILE_N);
   const auto place = order.template operator()<TILE_GROUP>(blockIdx.x);
   const index_t row = index_t(place.row) * TILE_M, col = index_t(place.column) * TILE_N;
-  const Source a = operand_source<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, row, p.m, p.k,
-                                             place.batch);
-  const Source b = operand_source<B_K_INNER>(p.b, p.b.col_stride, p.b.row_stride, col, p.n, p.k,
-                                             place.batch);
+  const Source a =
+      operand_source<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, row, p.m, p.k, place.batch);
+  const Source b =
+      operand_source<B_K_INNER>(p.b, p.b.col_stride, p.b.row_stride, col, p.n, p.k, place.batch);
   Sums sums[ROWS][COLS];
 #pragma unroll
   for (int i = 0; i < ROWS; ++i)

@@ -51,6 +51,7 @@ def problems(kernel: source.Kernel, dtype: str) -> Iterator[tuple[Problem, cases
     yield Problem(m=tm + 1, n=tn, k=6 * tk + 1, **plain), cases.Layout()
     yield Problem(m=tm, n=tn + 1, k=5 * tk, trans_a=True, **plain), cases.Layout(0, 1, 8)
     yield Problem(m=tm - 1, n=tn - 1, k=tk + 1, trans_b=True, beta=-2.0, **plain), cases.Layout(1, 0, 8)
+    yield Problem(m=3, n=5, k=tk + 2, **plain), cases.Layout(0, 1, 8)
     if kernel.header.launcher == "split_k":
         yield Problem(m=tm + 1, n=3, k=40 * tk + 7, beta=-2.0, **plain), cases.Layout()
     yield Problem(m=2, n=3, k=tk - 1 or 1, trans_a=True, trans_b=True, alpha=0.0, **plain), cases.Layout()
@@ -60,10 +61,14 @@ def judge(kernel: source.Kernel, dtype: str, fault: list[str]) -> None:
     """In the child: ends it with NOTICED, by a signal, or, if nothing shows, with 0."""
     place = stand_in.folder() / f"fault{os.getpid()}"
     path, include = planted(place, kernel, fault)
-    built = stand_in.compile_source(path, kernel.header.entry, kernel.defines(dtype), include)
-    compiled = compiling.Compiled(str(built).encode(), 0.0, "", "")
+
+    def compiled(_name: str, _dtype: str, _target: str, more: compiling.Defines = ()) -> compiling.Compiled:
+        defines = {**kernel.defines(dtype), **dict(more)}
+        built = stand_in.compile_source(path, kernel.header.entry, defines, include)
+        return compiling.Compiled(str(built).encode(), 0.0, "", "")
+
     with stand_in.device():
-        compiling.compile_kernel = lambda *_: compiled
+        compiling.compile_kernel = compiled
         for order in ("reverse", "forward", "random"):
             os.environ["KERNEL_ORDER"] = order
             for problem, layout in problems(kernel, dtype):

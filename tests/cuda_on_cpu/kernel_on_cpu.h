@@ -4,7 +4,8 @@
  * shared memory (filled with NaN before each block), in include/mma.h wmma fragments, and in
  * include/cp_async.cuh asynchronous copies.
  * A barrier that not all threads of a block reach, or that different threads reach at different lines, is
- * reported. Fibers run forward, in reverse or shuffled: the KERNEL_ORDER variable says forward, reverse, random. */
+ * reported. A warp runs to its next __syncthreads before another one starts, which shows where one was forgotten.
+ * Fibers run forward, in reverse or shuffled: the KERNEL_ORDER variable says forward, reverse, random. */
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -89,6 +90,30 @@ inline std::vector<unsigned> turns(unsigned threads) {
   return order;
 }
 
+/* The same, warp after warp. */
+inline std::vector<std::vector<unsigned>> by_warp(const std::vector<unsigned> &order) {
+  std::vector<std::vector<unsigned>> warps;
+  std::vector<int> place(order.size() / 32 + 1, -1);
+  for (const unsigned i : order) {
+    if (place[i / 32] < 0) place[i / 32] = int(warps.size()), warps.emplace_back();
+    warps[place[i / 32]].push_back(i);
+  }
+  return warps;
+}
+
+/* Runs the fibers of a warp up to their next barrier; false if none of them could go on. */
+inline bool run_warp(const std::vector<unsigned> &warp, unsigned threads) {
+  bool moved = false;
+  for (const unsigned i : warp) {
+    if (fibers[i].wait != RUNNING) continue;
+    moved = true, current = i;
+    thread_index = {i % block_size.x, i / block_size.x, 0};
+    swapcontext(&scheduler, &fibers[i].context);
+  }
+  const unsigned first = warp[0] / 32 * 32;
+  return release(WARP, first, std::min(first + 32, threads)) || moved;
+}
+
 extern "C" char __start_kernel_shared[] __attribute__((weak));
 extern "C" char __stop_kernel_shared[] __attribute__((weak));
 
@@ -116,16 +141,11 @@ template <class Body> int run_block(unsigned threads, Body body) {
     void (*start)(void *) = entry<decltype(whole)>;
     makecontext(&f.context, (void (*)())start, 1, &whole);
   }
+  const auto warps = by_warp(order);
   for (bool moved = true; moved;) {
     moved = false;
-    for (const unsigned i : order) {
-      if (fibers[i].wait != RUNNING) continue;
-      moved = true, current = i;
-      thread_index = {i % block_size.x, i / block_size.x, 0};
-      swapcontext(&scheduler, &fibers[i].context);
-    }
-    for (unsigned w = 0; w < threads; w += 32)
-      moved |= release(WARP, w, w + 32 < threads ? w + 32 : threads);
+    for (const auto &warp : warps)
+      while (run_warp(warp, threads)) moved = true;
     moved |= release(BLOCK, 0, threads);
   }
   for (Fiber &f : fibers)

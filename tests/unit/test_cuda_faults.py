@@ -30,6 +30,15 @@ TILE = "register_tile.cuh"
 VECTOR = "vector.cuh"
 EPILOGUE = "epilogue.cuh"
 
+WMMA = "08_wmma.cu"
+STAGED = "09_wmma_staged.cu"
+GEMM = "mma_gemm.cuh"
+PIECES = "tile_copy.cuh"
+SLAB = "slab_epilogue.cuh"
+
+TURN = "      __syncthreads();\n      next_tile"  # from one tile of K to the next
+WRITE = "      write_slab(slab, i);\n"
+
 WAIT = "cp_async_wait<STAGES - 2>();"
 LATE = "cp_async_wait<STAGES - 1>();"  # one stage may be missing
 FIRST = "__syncthreads(); // the first stage is there"
@@ -44,6 +53,17 @@ COPYING = {
     "no bound on copies along i": [COPIES, "(e < inside,", "(true,"],
     "no bound on the first copies": [COPIES, "      if (e < inside)\n", ""],
     "no zeros behind K": [COPIES, "k < depth ? int(sizeof(T)) : 0", "int(sizeof(T))"],
+}
+
+PIECEWISE = {
+    "no bound on rows copied": [PIECES, "inside ? bytes : 0", "bytes"],
+    "no bound on columns copied": [PIECES, "max(0, min(columns * SIZE, WIDTH))", "WIDTH"],
+    "no bound on pairs": [PIECES, "load_pair(from, inside ? columns : 0)", "load_pair(from, 2)"],
+    "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
+}
+SLABS = {
+    "no bound on rows stored": [SLAB, "to >= p.m || ", ""],
+    "no bound on columns stored": [SLAB, "col + W <= p.n && ", ""],
 }
 
 FAULTS = {
@@ -100,6 +120,32 @@ FAULTS = {
         "copies by busy warps only": [WARP, "        a_tile.copy_all(shared + writing);\n", ""],
         "no bound on copies along i": COPYING["no bound on copies along i"],
         "no bound on rows stored": STORES["no bound on rows stored"],
+    },
+    "cuda:08_wmma": {
+        "edges read whole": [WMMA, "row + H <= from.rows && col + W <= from.columns", "true"],
+        "no look at alignment": [WMMA, "if (from.aligned && ", "if ("],
+        "no bound on staged rows": [WMMA, "if (r < from.rows && c", "if (c"],
+        "staged too early": [WMMA, "__syncwarp(); // the fragment", "// the fragment"],
+        "read too early": [WMMA, "    to[i] = entry;\n  }\n  __syncwarp();", "    to[i] = entry;\n  }\n"],
+        **SLABS,
+    },
+    "cuda:09_wmma_staged/128x128": {
+        "a wait for one stage too few": [STAGED, WAIT, LATE],
+        "no barrier": [STAGED, "__syncthreads(); // the next tile", "// the next tile"],
+        "no last barrier": [STAGED, "__syncthreads(); // nobody", "// nobody"],
+        "no bound on rows copied": PIECEWISE["no bound on rows copied"],
+    },
+    "cuda:10_mma_sync/64x64": {
+        "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
+        "a wait for one stage too few": [GEMM, f"{WAIT}\n{TURN}", f"{LATE}\n{TURN}"],
+        "no barrier": [GEMM, TURN, "      next_tile"],
+        "no first barrier": [GEMM, "    __syncthreads();\n    read_a", "    read_a"],
+        "no last barrier": [GEMM, "__syncthreads(); // nobody", "// nobody"],
+        "a slab read too early": [GEMM, f"{WRITE}      __syncwarp();", WRITE],
+        "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
+        "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
+        **PIECEWISE,
+        **SLABS,
     },
 }  # fmt: skip
 
@@ -165,5 +211,5 @@ def test_the_stand_in_notices_every_planted_fault(name):
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     assert outcomes.pop("none") == "right", done.stderr
-    noticed = {"wrong", "SIGSEGV", "SIGILL"}
+    noticed = {"wrong", "SIGSEGV", "SIGILL", "SIGABRT"}
     assert {fault: how for fault, how in outcomes.items() if how not in noticed} == {}, done.stderr

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missin
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = {
-    "02": 3, "03": 17, "04": 7, "05": 11, "06": 11, "07": 17, "08": 61, "10": 61,
-    "13": 41, "14": 31, "20": 19, "21": 61,
+    "02": 3, "03": 17, "04": 7, "05": 11, "06": 11, "07": 17, "08": 41, "09": 131, "10_mma_sync_": 97,
+    "10": 131, "13": 41, "14": 31, "20": 19, "21": 61,
 }  # fmt: skip
 """Every so many problems only, where fibers are slow; by the beginning of the file's name."""
 

@@ -7,11 +7,14 @@ inline const char *matrix_rows[1024]; /* by thread: the row it gives the address
 
 inline void demand_rows(const char *const *rows) {
   unsigned seen = 0;
+  bool aligned = true;
   for (int i = 0; i < 8; ++i) {
-    if ((uintptr_t)rows[i] % 16) fprintf(stderr, "ldmatrix: a row not 16-byte aligned\n"), abort();
+    aligned &= (uintptr_t)rows[i] % 16 == 0;
     seen |= 1u << (uintptr_t)rows[i] / 16 % 8;
   }
-  if (seen != 0xff) fprintf(stderr, "ldmatrix: rows share banks\n"), abort();
+  if (aligned && seen == 0xff) return;
+  fprintf(stderr, "ldmatrix: %s\n", aligned ? "rows share banks" : "a row is not 16-byte aligned");
+  __builtin_trap();
 }
 
 inline void matrices(unsigned *to, const void *row, bool transposed) {

@@ -1,5 +1,5 @@
-/* wmma on the CPU: every lane holds and computes the whole fragment. Alignment and leading dimension are demanded as
- * the hardware demands them. */
+/* wmma on the CPU: every lane reads and computes the whole fragment, and stores its share of it, so that a lane
+ * that read too early shows. Alignment and leading dimension are demanded as the hardware demands them. */
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -37,7 +37,7 @@ template <class Use, int M, int N, int K, class V, class Layout = void> struct f
 inline void demand(bool ok, const char *what) {
   if (ok) return;
   fprintf(stderr, "wmma: %s\n", what);
-  abort();
+  __builtin_trap();
 }
 template <class V> void demand_place(const V *place, unsigned ld) {
   demand((uintptr_t)place % 32 == 0, "fragment not 32-byte aligned");
@@ -54,8 +54,8 @@ template <class F, class V> void load_matrix_sync(F &f, const V *from, unsigned 
 }
 template <class F, class V> void store_matrix_sync(V *to, const F &f, unsigned ld, layout_t) {
   demand_place(to, ld);
-  for (int i = 0; i < F::ROWS; ++i)
-    for (int j = 0; j < F::COLUMNS; ++j) to[i * ld + j] = f.at(i, j);
+  for (int e = kernel_cpu::current % 32; e < F::num_elements; e += 32)
+    to[e / F::COLUMNS * ld + e % F::COLUMNS] = f.x[e];
 }
 template <class A, class B, class D> void mma_sync(D &d, const A &a, const B &b, const D &c) {
   using Sum = typename D::Value;
