@@ -107,13 +107,19 @@ static ptrdiff_t even(ptrdiff_t whole, ptrdiff_t block, ptrdiff_t unit) {
   return round_up(ceil_div(whole, ceil_div(whole, block)), unit);
 }
 
+/* As many rows as fill the same part of the second-level cache with this KC: B, which lies in the third level, is
+ * read once for each block of them. */
+static ptrdiff_t rows_of_a(const kernel *kn, const blocking *b, ptrdiff_t kc) {
+  return b->mc * max_of(1, min_of(b->kc / kc, kn->mc_growth));
+}
+
 static size_t page_up(ptrdiff_t bytes) { return (size_t)round_up(bytes, 4096); }
 
 int blocked_alone(const product *p, blocking blocks) {
   const kernel *kn = p->kn;
   job w = {.p = p};
-  w.blocks.mc = even(p->m, blocks.mc, kn->mr);
   w.blocks.kc = even(p->k, blocks.kc, PREFETCH_STEPS);
+  w.blocks.mc = even(p->m, rows_of_a(kn, &blocks, w.blocks.kc), kn->mr);
   w.blocks.nc = even(p->n, blocks.nc, kn->nr);
   w.keep = w.blocks.mc < p->m;
   const size_t a = page_up(w.blocks.mc * w.blocks.kc * kn->size);

@@ -63,10 +63,10 @@ typedef struct {
   ptrdiff_t size; /* bytes of an element */
   /* Measured on processors of this instruction set. So long may K be that a tile of C is fetched and stored
    * seldom enough; 0: as what fills the first-level cache. A is read in place up to so many times four fifths
-   * of the second-level cache. Does a panel of B that does not stay in the first-level cache cost more than
+   * of the second-level cache. A short K makes a block of A at most so many times as tall. Does a panel of B that does not stay in the first-level cache cost more than
    * packing it? Is a matrix beyond the second-level cache read faster in many streams that are prefetched? */
   ptrdiff_t kc;
-  int parts_in_place;
+  int parts_in_place, mc_growth;
   bool panel_in_l1, far_streams;
   void (*multiply)(const tile *t);
   pack_fn *pack_a, *pack_b;                              /* widths MR and NR */

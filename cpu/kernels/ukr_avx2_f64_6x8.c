@@ -2,7 +2,8 @@
  * the tiles of small_body.h are two vectors wide: its panels made them one and two. */
 #include "vec_avx2_f64.h"
 
-enum { MR = 6, NR = 8, KC = 512, PARTS_IN_PLACE = 1, PANEL_IN_L1 = 1, FAR_STREAMS = 0 };
+enum { MR = 6, NR = 8, KC = 512, MC_GROWTH = 8 };
+enum { PARTS_IN_PLACE = 1, PANEL_IN_L1 = 1, FAR_STREAMS = 0 };
 
 #include "ukr_body.h"
 

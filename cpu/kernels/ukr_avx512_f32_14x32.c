@@ -1,7 +1,8 @@
 /* 28 accumulators, two vectors of B and one broadcast: 31 of the 32 registers. */
 #include "vec_avx512_f32.h"
 
-enum { MR = 14, NR = 32, KC = 1024, PARTS_IN_PLACE = 2, PANEL_IN_L1 = 0, FAR_STREAMS = 1 };
+enum { MR = 14, NR = 32, KC = 1024, MC_GROWTH = 1 };
+enum { PARTS_IN_PLACE = 2, PANEL_IN_L1 = 0, FAR_STREAMS = 1 };
 
 #include "ukr_body.h"
 

@@ -205,6 +205,7 @@ static void multiply(const tile *t) {
                      .size = sizeof(T),                                                            \
                      .kc = KC,                                                                     \
                      .parts_in_place = PARTS_IN_PLACE,                                             \
+                     .mc_growth = MC_GROWTH,                                                       \
                      .panel_in_l1 = PANEL_IN_L1,                                                   \
                      .far_streams = FAR_STREAMS,                                                   \
                      .multiply = multiply,                                                         \
