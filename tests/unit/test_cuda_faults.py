@@ -96,10 +96,17 @@ FAULTS = {
         "no first barrier": [WARP, FIRST, ""],
         "no wait": [WARP, f"      {WAIT}\n", ""],
         "no barrier": [WARP, NEXT, ""],
-        "a barrier for busy warps only": [WARP, NEXT, f"if (busy) {NEXT}"],
-        "copies by busy warps only": [WARP, "        a_tile.copy_all(shared + writing);\n", ""],
+        "no barrier before rows are read": [WARP, "__syncwarp(); // the warp's rows are there", ""],
+        "no barrier behind it": [WARP, "__syncwarp(); // they have been read", ""],
         "no bound on copies along i": COPYING["no bound on copies along i"],
-        "no bound on rows stored": STORES["no bound on rows stored"],
+        "no bound on rows stored": [WARP, "if (r < p.m && s < p.n)", "if (s < p.n)"],
+        "no bound on columns stored": [WARP, "if (r < p.m && s < p.n)", "if (r < p.m)"],
+        "edges taken for whole": [WARP, "row + BM <= p.m && col + BN <= p.n)", "true)"],
+    },
+    "cuda:07_warp_tile/sliced": {
+        "no barrier between slices": [WARP, "__syncthreads(); // the sums of this slice are there", ""],
+        "no barrier before rows are put there": [WARP, "__syncthreads(); // nobody reads what", "// what"],
+        "no barrier between passes": [WARP, "if (pass > 0) __syncthreads();", ""],
     },
 }  # fmt: skip
 
@@ -107,7 +114,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    asked = {"kernel": name, "dtype": "float32", "faults": faults}
+    dtype = "float64" if "sliced" in name else "float32"  # in two passes
+    asked = {"kernel": name, "dtype": dtype, "faults": faults}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
         cwd=ROOT, input=json.dumps(asked), capture_output=True, text=True,
