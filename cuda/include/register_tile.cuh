@@ -20,13 +20,13 @@ template <int M, int N, int STEP_M, int STEP_N> struct RegisterTile {
     }
   };
 
-  __device__ __forceinline__ void multiply(const Fragments &f) {
+  // TO_AND_FRO turns the direction in every other row, so that each product shares a factor with the last.
+  template <bool TO_AND_FRO = false> __device__ __forceinline__ void multiply(const Fragments &f) {
 #pragma unroll
     for (int i = 0; i < M; ++i)
 #pragma unroll
-      for (int j = 0; j < N;
-           ++j) { // to and fro, so that the next one always shares a factor with the last
-        const int at = i % 2 ? N - 1 - j : j;
+      for (int j = 0; j < N; ++j) {
+        const int at = TO_AND_FRO && i % 2 ? N - 1 - j : j;
         sums[i][at] += f.a[i] * f.b[at];
       }
   }

@@ -116,10 +116,17 @@ FAULTS = {
         "no first barrier": [WARP, FIRST, ""],
         "no wait": [WARP, f"      {WAIT}\n", ""],
         "no barrier": [WARP, NEXT, ""],
-        "a barrier for busy warps only": [WARP, NEXT, f"if (busy) {NEXT}"],
-        "copies by busy warps only": [WARP, "        a_tile.copy_all(shared + writing);\n", ""],
+        "no barrier before rows are read": [WARP, "__syncwarp(); // the warp's rows are there", ""],
+        "no barrier behind it": [WARP, "__syncwarp(); // they have been read", ""],
         "no bound on copies along i": COPYING["no bound on copies along i"],
-        "no bound on rows stored": STORES["no bound on rows stored"],
+        "no bound on rows stored": [WARP, "if (r < p.m && s < p.n)", "if (s < p.n)"],
+        "no bound on columns stored": [WARP, "if (r < p.m && s < p.n)", "if (r < p.m)"],
+        "edges taken for whole": [WARP, "row + BM <= p.m && col + BN <= p.n)", "true)"],
+    },
+    "cuda:07_warp_tile/sliced": {
+        "no barrier between slices": [WARP, "__syncthreads(); // the sums of this slice are there", ""],
+        "no barrier before rows are put there": [WARP, "__syncthreads(); // nobody reads what", "// what"],
+        "no barrier between passes": [WARP, "if (pass > 0) __syncthreads();", ""],
     },
     "cuda:08_wmma": {
         "edges read whole": [WMMA, "row + H <= from.rows && col + W <= from.columns", "true"],
@@ -202,7 +209,7 @@ FAULTS |= {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    dtype = "float16" if "mma" in name else "float32"
+    dtype = "float16" if "mma" in name else "float64" if "sliced" in name else "float32"  # in two passes
     asked = {"kernel": name, "dtype": dtype, "faults": faults}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
