@@ -134,8 +134,8 @@ def tiles(kernel: Kernel, p: Problem) -> int:
 def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
-    Persistent kernels ("persistent", "tma"): no more than the device holds at one time. Where all tiles are
-    whole, no more than take as many rounds: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
+    Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
+    gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
     "split_k": the blocks of one part of K, see `split`.
     """
     count = tiles(kernel, p)
@@ -145,9 +145,7 @@ def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int
         return count
     v = kernel.variant
     held, wanted = max(1, multiprocessors * v.ctas_per_sm // v.cluster), count // v.cluster
-    (m, n, _), (tile_m, tile_n, _) = extents(p), v.tile
-    whole = m % tile_m == n % tile_n == 0
-    return v.cluster * (_tiles(wanted, _tiles(wanted, held)) if whole else min(held, wanted))
+    return v.cluster * _tiles(wanted, _tiles(wanted, held))
 
 
 class Function(NamedTuple):

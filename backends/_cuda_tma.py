@@ -121,8 +121,8 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
 
 
 def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
-    """Lines of a box of A and of B: as many of K as fit into 128 bytes where it is not contiguous, else 128 of
-    M or N, of the factor that a cluster shares its part if that is less.
+    """Lines of a box of A and of B: of K, as many as fit into 128 bytes, where that is not contiguous; else
+    128 of M or N, or what a CTA copies of the factor that its cluster shares, if that is less.
     """
     across = LINE_BYTES // ITEMSIZE[p.dtype]
     share = min(128, kernel.variant.tile[1] // kernel.variant.cluster)

@@ -48,7 +48,6 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
 // Operand lists: "%0,%1,...": tens by their leading digits.
 #define TEN(t)                                                                                     \
   "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
-#define LIST_32 TEN() TEN(1) TEN(2) "%30,%31"
 #define LIST_64 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60,%61,%62,%63"
 #define LIST_128                                                                                   \
   TEN()                                                                                            \
@@ -59,7 +58,6 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
   TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) "%120,%121,%122,%123,%124,%125,%126,%127"
 #define SUMS_4(d, i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_16(d, i) SUMS_4(d, i), SUMS_4(d, i + 4), SUMS_4(d, i + 8), SUMS_4(d, i + 12)
-#define SUMS_32(d, i) SUMS_16(d, i), SUMS_16(d, i + 16)
 #define SUMS_64(d, i) SUMS_16(d, i), SUMS_16(d, i + 16), SUMS_16(d, i + 32), SUMS_16(d, i + 48)
 #define ONE           "{\n\t.reg .pred one;\n\tsetp.eq.u32 one, 0, 0;\n\t"
 
@@ -90,12 +88,6 @@ __device__ __forceinline__ void wgmma(float (&d)[64], unsigned long long left,
   WGMMA_SHARED(128, LIST_64, "%64", "%65", "%66", "%67", SUMS_64(d, 0));
 }
 
-template <int left_mn, int right_mn>
-__device__ __forceinline__ void wgmma(float (&d)[32], unsigned long long left,
-                                      unsigned long long right) {
-  WGMMA_SHARED(64, LIST_32, "%32", "%33", "%34", "%35", SUMS_32(d, 0));
-}
-
 #if defined(STORAGE_float32)
 // d += a * b with a in registers (wgmma_fragment.cuh), which nobody may write until the group is complete; b in shared
 // memory, K-major. add = false: d = a * b, whatever d held.
@@ -114,9 +106,5 @@ __device__ __forceinline__ void wgmma(float (&d)[128], const unsigned (&left)[4]
 __device__ __forceinline__ void wgmma(float (&d)[64], const unsigned (&left)[4],
                                       unsigned long long right, bool add = true) {
   WGMMA_LEFT(128, LIST_64, "%64,%65,%66,%67", "%68", "%69", SUMS_64(d, 0));
-}
-__device__ __forceinline__ void wgmma(float (&d)[32], const unsigned (&left)[4],
-                                      unsigned long long right, bool add = true) {
-  WGMMA_LEFT(64, LIST_32, "%32,%33,%34,%35", "%36", "%37", SUMS_32(d, 0));
 }
 #endif

@@ -22,15 +22,6 @@ template <int senders> __device__ __forceinline__ void release(Barrier &empty) {
   }
 }
 
-// For a consumer whose rows all lie outside C: it has nothing to multiply, but stages to hand back.
-template <int senders, class Stages, class Ring>
-__device__ __forceinline__ void pass_over(Stages &s, Ring &ring, unsigned k_tiles) {
-  for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
-    s.full[ring.stage].wait(ring.phase);
-    release<senders>(s.empty[ring.stage]);
-  }
-}
-
 constexpr int BLOCK_BYTES = 128 / sizeof(T) * 128; // the lines of one MN-major block
 
 // Both factors from shared memory.

@@ -7,6 +7,11 @@
 // sums are stored. Two CTAs of a cluster work on neighbouring tiles: each loads half of the operand they share and
 // sends it to both. setmaxnreg gives the producer's registers to the consumers, who hold 128 sums each.
 //
+// Sums leave by way of shared memory, too, and the copy engine writes whole lines of C: straight from registers
+// ("direct") a product of 4096 in 16 bits took 9 % longer on an H200. A cluster of two reads 128 FLOP per byte from
+// L2 where a CTA for itself ("alone") has 85: up to 2 %. Where C has few tiles, smaller ones ("128") keep more of
+// the chip busy: at 1024 a half more.
+//
 // tf32 is read from shared memory K-major only. So an operand that lies MN-major goes through registers, as the
 // left factor; for A * B with both stored by rows that is C' = B' * A'. Where both lie MN-major, B is turned first;
 // and an operand that the copy engine cannot take (its address or row pitch is no multiple of 16 bytes) is moved
@@ -65,8 +70,7 @@ constexpr bool LEFT_MN = TRANS_A || SWAPPED, RIGHT_MN = !TRANS_B && !SWAPPED;
 
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
-constexpr int LINE =
-    128 / sizeof(T); // entries in a line: a stage's K, and the width of an MN-major block
+constexpr int LINE = 128 / sizeof(T); // entries: the K of a stage, the width of an MN-major block
 constexpr int STAGE_BYTES = (LEFT + RIGHT) * 128;
 static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1) && RIGHT % CLUSTER == 0,
               "each consumer has 64 rows");
@@ -142,51 +146,36 @@ __device__ __forceinline__ void produce(Shared &s, Work work, const TensorMap &l
 }
 
 #if defined(STORAGE_float32)
-template <int columns, bool from_registers> struct Pick {
-  using Product = FromShared<columns, false, false, CLUSTER>;
+template <bool> struct Pick {
+  using Product = FromShared<RIGHT, false, false, CLUSTER>;
 };
-template <int columns> struct Pick<columns, true> {
-  using Product = FromRegisters<columns, CLUSTER>;
+template <> struct Pick<true> {
+  using Product = FromRegisters<RIGHT, CLUSTER>;
 };
-template <int columns> using Product = typename Pick<columns, LEFT_MN>::Product;
+using Product = Pick<LEFT_MN>::Product;
 #else
-template <int columns> using Product = FromShared<columns, LEFT_MN, RIGHT_MN, CLUSTER>;
+using Product = FromShared<RIGHT, LEFT_MN, RIGHT_MN, CLUSTER>;
 #endif
-constexpr bool ROWS_MN = Product<RIGHT>::ROWS_MN;
-
-// What is left of C beyond whole tiles is mostly thin: columns are multiplied in the narrowest form that holds them.
-constexpr int THIN = 64;
-
-template <int columns>
-__device__ __forceinline__ void compute(Shared &s, Ring<STAGES> &ring, const Work &work,
-                                        const Work::Place &at, const Problem &p,
-                                        const TensorMap &c_map) {
-  const int consumer = int(threadIdx.x) / 128 - 1;
-  const index_t row = at.row + consumer * 64;
-  const Output c(p, at.batch);
-  Product<columns> product;
-  product.run(s, ring, work.k_tiles, consumer);
-#if STORE_BY_TMA
-  store_slabs<ROWS_MN, SWAPPED>(c, c_map, takes_boxes(p), s.slabs[consumer], 1 + consumer,
-                                product.sums, row, at.column, int(at.batch));
-#else
-  store_sums<ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
-#endif
-}
 
 __device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
                                         const TensorMap &c_map) {
-  const index_t rows = SWAPPED ? p.n : p.m, columns = SWAPPED ? p.m : p.n;
-  const int first = (int(threadIdx.x) / 128 - 1) * 64;
+  const int consumer = int(threadIdx.x) / 128 - 1;
   Ring<STAGES> ring;
+  Product product;
   for (; work.more(); ++work) {
     const Work::Place at = work.place();
-    if (at.row + first >= rows)
-      pass_over<CLUSTER>(s, ring, work.k_tiles);
-    else if (columns - at.column <= THIN)
-      compute<THIN>(s, ring, work, at, p, c_map);
-    else
-      compute<RIGHT>(s, ring, work, at, p, c_map);
+    const Output c(p, at.batch);
+    const index_t row = at.row + consumer * 64;
+    product.run(s, ring, work.k_tiles, consumer);
+#if STORE_BY_TMA
+    const bool boxes = takes_boxes(p);
+    if (boxes || !TF32) {
+      store_slabs<Product::ROWS_MN, SWAPPED>(c, c_map, boxes, s.slabs[consumer], 1 + consumer,
+                                             product.sums, row, at.column, int(at.batch));
+      continue;
+    }
+#endif
+    store_sums<Product::ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
   }
   if (STORE_BY_TMA && threadIdx.x % 128 == 0) wait_stores_done();
 }

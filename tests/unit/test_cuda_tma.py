@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import msgspec
 import pytest
 
@@ -73,7 +75,7 @@ def test_a_kernel_is_compiled_for_the_layout_it_reads(dtype, math, trans_a, tran
     [
         ((1, 1), 132, 2),
         ((257, 257), 132, 8),
-        ((4104, 4104), 132, 132),  # 33 of 289 clusters have little to do, and come last
+        ((4104, 4104), 132, 116),  # 289 clusters: five rounds of 58
         ((4096, 4096), 132, 128),  # 256 clusters: four rounds on 66 and on 64
         ((4096, 4096), 4096, 512),
         ((8192, 8192), 132, 128),
@@ -120,6 +122,33 @@ def test_maps_are_of_128_byte_boxes_with_the_batch_as_third_dimension():
         (1, 3, 8192, [200, 48, 3], [416, 19968], [64, 64, 1], 3),
         (1, 3, 512, [200, 100, 3], [400, 40_000], [64, 64, 1], 3),
     ]
+
+
+def test_boxes_are_no_taller_than_what_a_block_copies_of_a_shared_factor():
+    small = KERNELS["cuda:11_wgmma/128"]  # 128 x 128 in clusters of two
+    for p, lines in (
+        (Problem(dtype="float16", trans_b=True), (128, 64)),
+        (Problem(dtype="float16", trans_a=True), (64, 64)),
+        (Problem(dtype="float32", math="tf32"), (64, 32)),  # swapped: A is shared
+    ):
+        assert tma.lines(small, p) == lines
+    assert tma.lines(WGMMA, Problem(dtype="float16", trans_b=True)) == (128, 128)
+
+
+def test_a_launch_that_begins_early_says_so_to_the_driver():
+    calls = []
+
+    class Early:
+        def prepared(self, name, *arguments):
+            return lambda: calls.append((name, *(x.value for x in arguments)))
+
+    run, (attribute, config) = realign.launch_early(Early(), 7, 100, (384, 1), 2048, 5, 99)
+    run()
+    assert calls == [("cuLaunchKernelEx", ctypes.addressof(config), 7, 99, None)]
+    assert (list(config.grid), list(config.block)) == ([100, 1, 1], [384, 1, 1])
+    assert (config.shared_bytes, config.stream, config.count) == (2048, 5, 1)
+    assert config.attributes[0].id == attribute.id == 6 and attribute.value.flag == 1
+    assert ctypes.sizeof(attribute) == 72 and ctypes.sizeof(config) == 56, "as in cuda.h"
 
 
 def test_float32_is_rounded_to_tf32_by_the_engine_unless_it_must_stay_whole():
