@@ -28,13 +28,6 @@
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
-// name = "64x256"
-// threads = [128, 1]
-// tile = [64, 8, 256]
-// shared_bytes = 98304
-// defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
 // name = "16"
 // threads = [128, 1]
 // tile = [64, 16, 128]
