@@ -16,22 +16,8 @@
 //
 // [[variant]]
 // threads = [128, 1]
-// tile = [128, 8, 32]
-// shared_bytes = 79872
-// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "64x64"
-// threads = [128, 1]
 // tile = [64, 8, 64]
 // shared_bytes = 81920
-// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "32x128"
-// threads = [128, 1]
-// tile = [32, 8, 128]
-// shared_bytes = 98304
 // defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
 //
 // [[variant]]

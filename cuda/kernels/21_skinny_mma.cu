@@ -16,13 +16,6 @@
 //
 // [[variant]]
 // threads = [128, 1]
-// tile = [128, 8, 64]
-// shared_bytes = 81920
-// defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "64x128"
-// threads = [128, 1]
 // tile = [64, 8, 128]
 // shared_bytes = 98304
 // defines = { BLOCKS_PER_SM = 2 }
@@ -37,23 +30,16 @@
 // [[variant]]
 // name = "32"
 // threads = [128, 1]
-// tile = [64, 32, 128]
-// shared_bytes = 98304
+// tile = [128, 32, 64]
+// shared_bytes = 94208
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
 // name = "64"
-// threads = [256, 1]
+// threads = [128, 1]
 // tile = [128, 64, 64]
-// shared_bytes = 110592
+// shared_bytes = 82944
 // defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "128"
-// threads = [256, 1]
-// tile = [128, 128, 32]
-// shared_bytes = 81920
-// defines = { BLOCKS_PER_SM = 1 }
 // ///
 #include "copy_tile.cuh"
 #include "ldmatrix.cuh"

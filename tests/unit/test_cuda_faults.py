@@ -125,15 +125,14 @@ FAULTS |= {
         "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
         "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
         "no wait": [BATCHED, "cp_async_wait<0>();", ""],
-        "no bound on rows stored": [BATCHED, "if (at < height && ", "if ("],
-        "no bound on columns stored": [BATCHED, "if (at < height && column(j) < width)", "if (at < height)"],
+        "no bound on rows stored": [BATCHED, "if (at >= height) break;", ""],
+        "no bound on columns stored": [BATCHED, "else if (column(j) < width)", "else"],
         "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
     },
     "cuda:20_gemv_columns": {
         **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
         "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
-        "a k too many": [COLUMNS, "ld, part.end - first)", "ld, part.end - first + 1)"],
-        "a shuffle too few": [COLUMNS, "step < 32; step *= 2", "step < 16; step *= 2"],
+        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
     },
     "cuda:20_gemv_vector": {
         "no head": [ROW, "i < head;", "i < 0;"],
