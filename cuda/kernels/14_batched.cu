@@ -47,7 +47,7 @@
 #include "cp_async.cuh"
 #include "epilogue.cuh"
 
-// Entries (i, k) of A lie as a[i][k], so that a thread reads VECTOR of one row at once; B lies as b[k][j].
+// Entry (i, k) of A lies as a[i][k], so that a thread reads VECTOR of one row at once; B lies as b[k][j].
 constexpr int LD_A = TILE_K + VECTOR;
 struct Slice {
   T a[TILE_M][LD_A];

@@ -5,6 +5,10 @@
 // VECTOR, meets the same misalignment each time (VECTOR entries times any ld are whole 16-byte pieces): what lies
 // before the first boundary and behind the last one is the same few rows all along, and costs a narrow load per k.
 //
+// The tile decides between two costs. A narrow one (32) leaves enough tiles for every SM from 4096 rows on, and no
+// block meets another; with wide ones K is cut as well, which smaller matrices need to fill the GPU, and which
+// costs some 2 us for the meeting in L2. A short K (256) wants few blocks with much to read in each row.
+//
 // /// kernel
 // entry = "gemv_columns"
 // op = "gemv"

@@ -5,6 +5,9 @@
 // Below the ridge, where N / 2 is less than operations per byte of the GPU (15 on an H200: N = 31), the time is
 // that of reading A, whatever N: the first columns are free. Above it the time grows with N.
 //
+// Rows of 256 bytes a stage, and as wide a tile as B: measured on an H200 at 8192 x 8192, N = 1 to 8 take 83 us
+// (3.2 TB/s), 16 take 93, 32 take 161, 128 take 465. cuBLAS: 90 to 245, 137, 137, 345.
+//
 // /// kernel
 // entry = "skinny"
 // op = "gemm"
