@@ -10,9 +10,8 @@
 template <int HEIGHT, int BREADTH, int LD, bool VECTORS, bool TURNED> struct CopyTile {
   enum Way { WHOLE, PAIRS, ALONG_ROW, ALONG_COLUMN };
   static constexpr bool HALF = sizeof(T) == 2;
-  static_assert(HEIGHT * BREADTH % THREADS == 0 && THREADS % HEIGHT == 0,
-                "whole columns of threads");
-  static_assert(THREADS % BREADTH == 0 || (HALF && BREADTH % THREADS == 0), "or whole rows");
+  static_assert(HEIGHT * BREADTH % THREADS == 0, "threads copy equally many entries");
+  static_assert(!TURNED || THREADS % HEIGHT == 0, "whole columns at a time");
 
   const T *from; // this thread's first entry of the next tile
   index_t step;  // to its next entry

@@ -18,7 +18,7 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [16, 16, 16]
-// defines = { PRODUCTS = 8, ROWS = 4, COLUMNS = 4, BLOCKS_PER_SM = 8 }
+// defines = { PRODUCTS = 8, ROWS = 16, COLUMNS = 1, BLOCKS_PER_SM = 6 }
 //
 // [[variant]]
 // name = "4"
@@ -45,9 +45,9 @@
 // defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 3 }
 // ///
 #include "cp_async.cuh"
-#include "vector.cuh"
+#include "epilogue.cuh"
 
-// Entries (i, k) of A lie as a[i][k], so that a thread reads VECTOR of one row at once; B lies as b[k][j].
+// Entry (i, k) of A lies as a[i][k], so that a thread reads VECTOR of one row at once; B lies as b[k][j].
 constexpr int LD_A = TILE_K + VECTOR;
 struct Slice {
   T a[TILE_M][LD_A];
@@ -55,8 +55,10 @@ struct Slice {
   T pad[TILE_N]; // the slices of a warp's groups begin in different banks
 };
 constexpr int DOWN = TILE_M / ROWS, ACROSS = TILE_N / COLUMNS, GROUP = DOWN * ACROSS;
-constexpr bool WIDE = COLUMNS % VECTOR == 0; // a thread's columns come in vectors, ACROSS of them apart
-static_assert(PRODUCTS * GROUP == THREADS, "a thread for every ROWS x COLUMNS entries of every product");
+constexpr bool WIDE =
+    COLUMNS % VECTOR == 0; // a thread's columns come in vectors, ACROSS of them apart
+static_assert(PRODUCTS * GROUP == THREADS,
+              "a thread for every ROWS x COLUMNS entries of every product");
 static_assert(TILE_K % VECTOR == 0 && sizeof(T[LD_A]) % 16 == 0, "rows of A begin at 16 bytes");
 
 // Copies `rows` x `columns` entries, zeros where either is at its end, to rows LD apart. Threads of a group
@@ -107,20 +109,28 @@ struct Thread {
     }
   }
 
+  // c: the first entry of the tile, of which height x width lie inside the matrix.
   __device__ __forceinline__ void store(const Problem &p, T *c, int height, int width) const {
+    const bool vectors = WIDE && c_takes_vectors(p, c);
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i)
+    for (int i = 0; i < ROWS; ++i) {
+      const int at = row + i * DOWN;
+      if (at >= height) break;
+      T *line = c + at * p.c.row_stride;
 #pragma unroll
-      for (int j = 0; j < COLUMNS; ++j) {
-        const int at = row + i * DOWN;
-        if (at < height && column(j) < width)
-          store_result(p, c + at * p.c.row_stride + column(j) * p.c.col_stride, sums[i][j]);
+      for (int j = 0; j < COLUMNS; j += WIDE ? VECTOR : 1) {
+        T *to = line + column(j) * p.c.col_stride;
+        if constexpr (WIDE)
+          store_vector(p, to, width - column(j), vectors, sums[i], j);
+        else if (column(j) < width)
+          store_result(p, to, sums[i][j]);
       }
+    }
   }
 };
 
-extern "C" __global__ void
-__launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc)) batched(const Problem p) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
+    batched(const Problem p) {
   __shared__ Slice slices[PRODUCTS];
   const int me = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
   const unsigned rows = unsigned((p.m + TILE_M - 1) / TILE_M);

@@ -20,24 +20,6 @@
 // threads = [256, 1]
 // tile = [64, 1, 1]
 // defines = { LOADS = 1, LANES = 4, STREAM = 1 }
-//
-// [[variant]]
-// name = "2-loads"
-// threads = [256, 1]
-// tile = [8, 1, 1]
-// defines = { LOADS = 2, LANES = 32, STREAM = 1 }
-//
-// [[variant]]
-// name = "128"
-// threads = [128, 1]
-// tile = [4, 1, 1]
-// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
-//
-// [[variant]]
-// name = "512"
-// threads = [512, 1]
-// tile = [16, 1, 1]
-// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
 // ///
 #include "warp_dot.cuh"
 

@@ -5,6 +5,9 @@
 // Below the ridge, where N / 2 is less than operations per byte of the GPU (15 on an H200: N = 31), the time is
 // that of reading A, whatever N: the first columns are free. Above it the time grows with N.
 //
+// Rows of 256 bytes a stage, and as wide a tile as B: measured on an H200 at 8192 x 8192, N = 1 to 8 take 83 us
+// (3.2 TB/s), 16 take 93, 32 take 161, 128 take 465. cuBLAS: 90 to 245, 137, 137, 345.
+//
 // /// kernel
 // entry = "skinny"
 // op = "gemm"
@@ -16,22 +19,8 @@
 //
 // [[variant]]
 // threads = [128, 1]
-// tile = [128, 8, 32]
-// shared_bytes = 79872
-// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "64x64"
-// threads = [128, 1]
 // tile = [64, 8, 64]
 // shared_bytes = 81920
-// defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "32x128"
-// threads = [128, 1]
-// tile = [32, 8, 128]
-// shared_bytes = 98304
 // defines = { ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 2 }
 //
 // [[variant]]

@@ -5,6 +5,9 @@
 // eight columns at least; for N < 8 the others are zeros, which costs nothing where memory is the limit.
 // Fragments come by ldmatrix, transposed on the way where a matrix is not contiguous along K.
 //
+// Measured on an H200 at 8192 x 8192 in float16: N = 1 to 8 take 41 to 43 us (3.2 TB/s), 32 take 48, 64 take 59,
+// 128 take 91; 64 columns a tile suffice for more. cuBLAS: 39 to 42, 35, 39, 38, by wgmma.
+//
 // /// kernel
 // entry = "skinny_mma"
 // op = "gemm"
@@ -16,21 +19,7 @@
 //
 // [[variant]]
 // threads = [128, 1]
-// tile = [128, 8, 64]
-// shared_bytes = 81920
-// defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "64x128"
-// threads = [128, 1]
 // tile = [64, 8, 128]
-// shared_bytes = 98304
-// defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "64x256"
-// threads = [128, 1]
-// tile = [64, 8, 256]
 // shared_bytes = 98304
 // defines = { BLOCKS_PER_SM = 2 }
 //
@@ -44,23 +33,16 @@
 // [[variant]]
 // name = "32"
 // threads = [128, 1]
-// tile = [64, 32, 128]
-// shared_bytes = 98304
+// tile = [128, 32, 64]
+// shared_bytes = 94208
 // defines = { BLOCKS_PER_SM = 2 }
 //
 // [[variant]]
 // name = "64"
-// threads = [256, 1]
+// threads = [128, 1]
 // tile = [128, 64, 64]
-// shared_bytes = 110592
+// shared_bytes = 82944
 // defines = { BLOCKS_PER_SM = 2 }
-//
-// [[variant]]
-// name = "128"
-// threads = [256, 1]
-// tile = [128, 128, 32]
-// shared_bytes = 81920
-// defines = { BLOCKS_PER_SM = 1 }
 // ///
 #include "copy_tile.cuh"
 #include "ldmatrix.cuh"

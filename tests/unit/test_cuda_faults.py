@@ -178,8 +178,8 @@ FAULTS |= {
         "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
         "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
         "no wait": [BATCHED, "cp_async_wait<0>();", ""],
-        "no bound on rows stored": [BATCHED, "if (i < height)", "if (true)"],
-        "no bound on columns stored": [BATCHED, "if (!mine || me >= width) return;", "if (!mine) return;"],
+        "no bound on rows stored": [BATCHED, "if (at >= height) break;", ""],
+        "no bound on columns stored": [BATCHED, "else if (column(j) < width)", "else"],
         "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
     },
     "cuda:20_gemv_columns": {
@@ -188,8 +188,8 @@ FAULTS |= {
         "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
     },
     "cuda:20_gemv_vector": {
-        "no head": [ROW, "if (me < head) sum", "if (false) sum"],
-        "no tail": [ROW, "if (tail < count) sum", "if (false) sum"],
+        "no head": [ROW, "i < head;", "i < 0;"],
+        "no tail": [ROW, "i < count;", "i < 0;"],
         "no bound on the last pieces": [ROW, "if (!CHECKED || j * STRIDE < left)\n      sums", "sums"],
     },
     "cuda:21_skinny": {
