@@ -82,8 +82,7 @@ class TestPlan:
         special = [r for r in rungs.values() if r.name != "cublas" and launcher(r) in ladder_cuda.SPECIAL]
         assert not any(ladder_cuda.concerns(rung, cube) for rung in special)
         assert ladder_cuda.concerns(rungs["02_shared_tile"], cube)
-        split = [r for r in special if launcher(r) == "split_k" and r.backend.kernel.header.op == "gemm"]
-        assert all(ladder_cuda.concerns(rung, long_k) for rung in split)
+        assert ladder_cuda.concerns(rungs["13_split_k"], long_k)
 
     def test_arithmetics_by_dtype_and_math(self):
         of = ladder_cuda_plan.arithmetics
