@@ -101,6 +101,8 @@ class Context:
         self.out, self.state, self.root = out, state, root
         self.deadline = time.monotonic() + budget_s if budget_s else float("inf")
         self.env = {"PYTHONUNBUFFERED": "1", "GEMM_CUBIN_CACHE": str(root / "build" / "cubins")}
+        self.no_gpu: str | None = None
+        """Why no CUDA device is usable, "" where one is; None until it was asked."""
         self.sources = ""
         """Hash of what the step in progress depends on."""
         self.notes: list[str] = []

@@ -123,9 +123,11 @@ def gpu_reason(context: Context) -> str:
 
 
 def need_gpu(context: Context) -> None:
-    """Skipped, with the reason, where no CUDA device is usable."""
-    if reason := gpu_reason(context):
-        raise Skipped(reason)
+    """Skipped, with the reason, where no CUDA device is usable; asked once a call."""
+    if context.no_gpu is None:
+        context.no_gpu = gpu_reason(context)
+    if context.no_gpu:
+        raise Skipped(context.no_gpu)
 
 
 def kernels(context: Context) -> dict[str, Any]:
