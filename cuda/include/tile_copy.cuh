@@ -2,8 +2,8 @@
 // outside it.
 //
 // Wide: 16-byte cp.async, where address and leading dimension are multiples of 16 bytes. Narrow: cp.async copies no
-// less than 4 bytes, so wider entries go one by one, 16-bit ones in pairs where these lie on 4 bytes. Held: else
-// pairs of 16-bit entries pass through registers: begin() loads, end() stores.
+// less than 4 bytes, so wider entries go one by one, 16-bit ones in pairs where these lie on 4 bytes: in every other
+// row if the leading dimension is odd. Held: other pairs pass through registers, begin() loads and end() stores.
 #pragma once
 
 #include "cp_async.cuh"
@@ -40,6 +40,7 @@ template <class Tile, int DEPTH, int PARTS, bool WIDE> class TileCopy {
   static constexpr int COUNT = Tile::ROWS / STEP, EACH = (COUNT + PARTS - 1) / PARTS;
   static constexpr bool MAY_HOLD = !WIDE && SIZE == 2;
   static_assert(THREADS % IN_ROW == 0 && Tile::ROWS % STEP == 0, "threads cover whole rows");
+  static_assert(!MAY_HOLD || STEP % 2 == 0, "all pairs of a thread lie on 4 bytes or none");
 
   const T *from; // this thread's next piece
   index_t ld;
@@ -51,9 +52,12 @@ template <class Tile, int DEPTH, int PARTS, bool WIDE> class TileCopy {
 public:
   // `stage`: where in shared memory the first tile goes.
   __device__ __forceinline__ TileCopy(const Source &s, unsigned stage)
-      : ld(s.ld), hold(MAY_HOLD && !is_aligned(s, 4)) {
-    const int row = threadIdx.x / IN_ROW, place = threadIdx.x % IN_ROW * WIDTH;
+      : ld(s.ld) {
+    // Warps w and w + 4 share a scheduler: one of them takes rows that it holds, the other rows that it copies.
+    const int thread = threadIdx.x ^ (MAY_HOLD && IN_ROW < 128 ? threadIdx.x / 128 % 2 * IN_ROW : 0);
+    const int row = thread / IN_ROW, place = thread % IN_ROW * WIDTH;
     from = s.data + row * ld + place / SIZE;
+    hold = MAY_HOLD && (unsigned long long)from % 4 != 0;
     rows = at_most(s.rows) - row, columns = at_most(s.columns) - place / SIZE;
     to = stage + Tile::offset(row, place / 16) + place % 16;
   }
@@ -62,15 +66,20 @@ public:
   __device__ __forceinline__ void begin(unsigned char *shared, int part) {
     const int bytes = max(0, min(columns * SIZE, WIDTH));
     const index_t step = opaque(STEP * ld); // else a multiple of it would be kept for every piece
+    if (MAY_HOLD && hold) {
+#pragma unroll
+      for (int j = 0; j < EACH; ++j) {
+        if (part * EACH + j >= COUNT) continue;
+        held[j] = load_pair(from, (part * EACH + j) * STEP < rows ? columns : 0);
+        from += step;
+      }
+      return;
+    }
 #pragma unroll
     for (int j = 0; j < EACH; ++j) {
       const int i = part * EACH + j;
       if (i >= COUNT) continue;
-      const bool inside = i * STEP < rows;
-      if (MAY_HOLD && hold)
-        held[j] = load_pair(from, inside ? columns : 0);
-      else
-        cp_async<WIDTH>(shared + place(i), from, inside ? bytes : 0);
+      cp_async<WIDTH>(shared + place(i), from, i * STEP < rows ? bytes : 0);
       from += step;
     }
   }
