@@ -1,5 +1,5 @@
-// How A and B are stored, for kernels that are compiled for it (`by_layout` in the header): a way per layout in one
-// kernel would take four times as long to compile and keep registers for each.
+// How A and B are stored, for kernels that are compiled for it (`by_layout` in the header): a way per
+// layout in one kernel would take four times as long to compile and keep registers for each.
 #pragma once
 
 #ifndef LAYOUT_GIVEN // nobody said: as a rule

@@ -1,5 +1,5 @@
-// Reads 16 bits if a condition holds, else 0, by one predicated load: of `condition ? *p : 0` the compiler makes two
-// branches.
+// Reads 16 bits if a condition holds, else 0, by one predicated load: of `condition ? *p : 0` the compiler
+// makes two branches.
 #pragma once
 
 __device__ __forceinline__ unsigned load_bits_if(bool condition, const void *from) {

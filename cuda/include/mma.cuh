@@ -4,8 +4,8 @@
 //   a[0], a[2]: row g of A, first and second half of K;  a[1], a[3]: row g + 8, the same halves
 //   b[0], b[1]: column g of B, first and second half of K
 //   c[0], c[1]: row g, columns 2t and 2t + 1;            c[2], c[3]: row g + 8, the same columns
-// In a half of K a lane holds what belongs to its t: entries 2t and 2t + 1 of eight 16-bit ones, entry t of four
-// wider ones. The order of K is free as long as A and B agree on it.
+// In a half of K a lane holds what belongs to its t: entries 2t and 2t + 1 of eight 16-bit ones, entry t of
+// four wider ones. The order of K is free as long as A and B agree on it.
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-instructions-for-mma
 #pragma once
 
@@ -51,8 +51,8 @@ __device__ __forceinline__ void mma(float *c, const unsigned *a, const unsigned 
 }
 #undef MMA_INSTRUCTION
 
-// The tensor cores drop the 13 low bits of a float. Rounding to nearest first halves the error; sm_90 does that
-// in one instruction.
+// The tensor cores drop the 13 low bits of a float. Rounding to nearest first halves the error; sm_90 does
+// that in one instruction.
 __device__ __forceinline__ unsigned to_operand(unsigned x) {
 #if defined(STORAGE_float32) && __CUDA_ARCH__ >= 900
   asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(x) : "f"(__uint_as_float(x)));

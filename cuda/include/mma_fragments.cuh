@@ -1,7 +1,8 @@
 // Reads the fragments of a warp tile from a swizzled tile in shared memory, for either storage order.
 //
-// Registers of all fragments lie in one array: group G of eight rows of A (columns of B) and half h of the K of
-// one mma are at f[slot(G, h)]. For A two groups make an mma operand of four registers, for B one of two.
+// Registers of all fragments lie in one array: group G of eight rows of A (columns of B) and half h of the
+// K of one mma are at f[slot(G, h)]. For A two groups make an mma operand of four registers, for B one of
+// two.
 //
 // 16-bit entries, and tf32 with K inner: ldmatrix, which also transposes 16-bit entries on the way.
 // tf32 with M or N inner: ldmatrix would tear the floats apart. A lane reads 16 bytes, four neighbours along M,

@@ -1,5 +1,6 @@
-// opaque(x) is x, but the compiler cannot tell. In a loop it then computes what follows from x anew each time, for an
-// instruction or two, where it would keep dozens of such values in registers that the sums need.
+// opaque(x) is x, but the compiler cannot tell. In a loop it then computes what follows from x anew each
+// time, for an instruction or two, where it would keep dozens of such values in registers that the sums
+// need.
 #pragma once
 
 __device__ __forceinline__ unsigned opaque(unsigned x) {

@@ -1,12 +1,12 @@
-// From sums in shared memory to C: alpha, beta and edges. A warp has put some rows of its warp tile, a slab, into
-// shared memory, because the order in which its lanes hold them would make narrow, scattered stores of them; here
-// it goes through them row by row, 16 bytes a lane where C allows it.
+// From sums in shared memory to C: alpha, beta and edges. A warp has put some rows of its warp tile, a
+// slab, into shared memory, because the order in which its lanes hold them would make narrow, scattered
+// stores of them; here it goes through them row by row, 16 bytes a lane where C allows it.
 #pragma once
 
 #include "epilogue.cuh"
 
-// `slab`: H x W sums, LD apart. Its row r, from column 0 on, belongs to row row + row_in_warp(r) of C, from column
-// `col` on. Called by a whole warp that has met at __syncwarp() since the sums were written.
+// `slab`: H x W sums, LD apart. Its row r, from column 0 on, belongs to row row + row_in_warp(r) of C, from
+// column `col` on. Called by a whole warp that has met at __syncwarp() since the sums were written.
 template <int H, int W, int LD, class Rows>
 __device__ __forceinline__ void store_slab(const Problem &p, const Acc *slab, index_t row,
                                            index_t col, index_t batch, Rows row_in_warp) {

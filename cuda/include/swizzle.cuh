@@ -1,9 +1,10 @@
 // How a tile of an operand lies in shared memory, without padding and without bank conflicts.
 //
 // A row of the tile is a run of entries that are neighbours in the caller's memory, in chunks of 16 bytes.
-// Eight chunks pass all 32 banks, so a column of chunks would lie in four banks only. Chunk c of row r is kept at
-// place c ^ s(r) instead: rows stay whole, and s is chosen so that the lanes of one phase of a read (128 bytes) meet
-// eight different places modulo 8. Who reads together depends on the type (fragment.cuh), and so does s.
+// Eight chunks pass all 32 banks, so a column of chunks would lie in four banks only. Chunk c of row r is
+// kept at place c ^ s(r) instead: rows stay whole, and s is chosen so that the lanes of one phase of a read
+// (128 bytes) meet eight different places modulo 8. Who reads together depends on the type (fragment.cuh),
+// and so does s.
 #pragma once
 
 #include "problem.cuh"
@@ -21,7 +22,8 @@ template <int EXTENT, int DEPTH, bool K_INNER> struct OperandTile {
       return ROW_BYTES == 64 ? row / 2 % 4 : row % 8;
     return row % 4 * 2; // four rows, two chunks
   }
-  // In bytes. Chunks that differ in bits where `chunk` has zeros may be reached by ^ with 16 times those bits.
+  // In bytes. Chunks that differ in bits where `chunk` has zeros may be reached by ^ with 16 times those
+  // bits.
   static __device__ __forceinline__ unsigned offset(int row, int chunk) {
     return row * ROW_BYTES + (chunk ^ swizzle(row)) * 16;
   }

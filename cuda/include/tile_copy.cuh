@@ -1,9 +1,10 @@
-// Copies tiles of an operand to shared memory, whatever its size and alignment: zeros outside it, nothing read
-// outside it.
+// Copies tiles of an operand to shared memory, whatever its size and alignment: zeros outside it, nothing
+// read outside it.
 //
-// Wide: 16-byte cp.async, where address and leading dimension are multiples of 16 bytes. Narrow: cp.async copies no
-// less than 4 bytes, so wider entries go one by one, 16-bit ones in pairs where these lie on 4 bytes. Held: else
-// pairs of 16-bit entries pass through registers: begin() loads, end() stores.
+// Wide: 16-byte cp.async, where address and leading dimension are multiples of 16 bytes. Narrow: cp.async
+// copies no less than 4 bytes, so wider entries go one by one, 16-bit ones in pairs where these lie on 4
+// bytes: in every other row if the leading dimension is odd. Held: other pairs pass through registers,
+// begin() loads and end() stores.
 #pragma once
 
 #include "cp_async.cuh"
@@ -31,8 +32,8 @@ __device__ __forceinline__ bool is_aligned(const Source &s, int bytes) {
   return ((unsigned long long)s.data | (unsigned long long)s.ld * sizeof(T)) % bytes == 0;
 }
 
-// `Tile` says where a chunk of 16 bytes goes in shared memory. A tile is copied in PARTS parts, so that a mainloop
-// can spread them over its steps. DEPTH: of a tile along K.
+// `Tile` says where a chunk of 16 bytes goes in shared memory. A tile is copied in PARTS parts, so that a
+// mainloop can spread them over its steps. DEPTH: of a tile along K.
 template <class Tile, int DEPTH, int PARTS, bool WIDE> class TileCopy {
   static constexpr int SIZE = sizeof(T), WIDTH = WIDE ? 16 : SIZE > 4 ? 8 : 4; // bytes of a piece
   static constexpr int IN_ROW = Tile::COLUMNS * SIZE / WIDTH;                  // pieces
@@ -40,19 +41,22 @@ template <class Tile, int DEPTH, int PARTS, bool WIDE> class TileCopy {
   static constexpr int COUNT = Tile::ROWS / STEP, EACH = (COUNT + PARTS - 1) / PARTS;
   static constexpr bool MAY_HOLD = !WIDE && SIZE == 2;
   static_assert(THREADS % IN_ROW == 0 && Tile::ROWS % STEP == 0, "threads cover whole rows");
+  static_assert(!MAY_HOLD || STEP % 2 == 0, "all pairs of a thread lie on 4 bytes or none");
 
   const T *from; // this thread's next piece
   index_t ld;
   int rows, columns; // what is left of the operand from its first piece of the next tile on
   unsigned to;       // where it goes in shared memory
-  bool hold;
   unsigned held[MAY_HOLD ? EACH : 1];
 
 public:
   // `stage`: where in shared memory the first tile goes.
-  __device__ __forceinline__ TileCopy(const Source &s, unsigned stage)
-      : ld(s.ld), hold(MAY_HOLD && !is_aligned(s, 4)) {
-    const int row = threadIdx.x / IN_ROW, place = threadIdx.x % IN_ROW * WIDTH;
+  __device__ __forceinline__ TileCopy(const Source &s, unsigned stage) : ld(s.ld) {
+    // Warps w and w + 4 share a scheduler: one of them takes rows that it holds, the other rows that it
+    // copies.
+    const int thread =
+        threadIdx.x ^ (MAY_HOLD && IN_ROW < 128 ? threadIdx.x / 128 % 2 * IN_ROW : 0);
+    const int row = thread / IN_ROW, place = thread % IN_ROW * WIDTH;
     from = s.data + row * ld + place / SIZE;
     rows = at_most(s.rows) - row, columns = at_most(s.columns) - place / SIZE;
     to = stage + Tile::offset(row, place / 16) + place % 16;
@@ -62,22 +66,27 @@ public:
   __device__ __forceinline__ void begin(unsigned char *shared, int part) {
     const int bytes = max(0, min(columns * SIZE, WIDTH));
     const index_t step = opaque(STEP * ld); // else a multiple of it would be kept for every piece
+    if (MAY_HOLD && holds()) {
+#pragma unroll
+      for (int j = 0; j < EACH; ++j) {
+        if (part * EACH + j >= COUNT) continue;
+        held[j] = load_pair(from, (part * EACH + j) * STEP < rows ? columns : 0);
+        from += step;
+      }
+      return;
+    }
 #pragma unroll
     for (int j = 0; j < EACH; ++j) {
       const int i = part * EACH + j;
       if (i >= COUNT) continue;
-      const bool inside = i * STEP < rows;
-      if (MAY_HOLD && hold)
-        held[j] = load_pair(from, inside ? columns : 0);
-      else
-        cp_async<WIDTH>(shared + place(i), from, inside ? bytes : 0);
+      cp_async<WIDTH>(shared + place(i), from, i * STEP < rows ? bytes : 0);
       from += step;
     }
   }
   // To be called after begin(), as late as the loads need.
   __device__ __forceinline__ void end(unsigned char *shared, int part) const {
     if constexpr (MAY_HOLD) {
-      if (!hold) return;
+      if (!holds()) return;
 #pragma unroll
       for (int j = 0; j < EACH; ++j)
         if (part * EACH + j < COUNT) *(unsigned *)(shared + place(part * EACH + j)) = held[j];
@@ -96,6 +105,8 @@ private:
   static __device__ __forceinline__ int at_most(index_t left) {
     return int(left < (1 << 24) ? left : (1 << 24));
   }
+  // Does this thread hold its pairs? They lie two bytes past a multiple of 4, all of them.
+  __device__ __forceinline__ bool holds() const { return (unsigned long long)from % 4 != 0; }
   // Of piece i in shared memory.
   __device__ __forceinline__ unsigned place(int i) const { return Tile::further(to, i * STEP); }
 

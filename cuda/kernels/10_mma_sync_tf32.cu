@@ -1,8 +1,9 @@
-// mma.sync on float32 operands: rounded to tf32, which keeps 10 bits of the mantissa, multiplied and added in fp32.
+// mma.sync on float32 operands: rounded to tf32, which keeps 10 bits of the mantissa, multiplied and added in
+// fp32.
 //
-// ldmatrix moves 16-byte rows and does not care what they hold, so it serves floats with K inner; it cannot transpose
-// them. Where M or N is inner (B stored by rows, as a rule) a lane reads four neighbours at once and makes them rows
-// of four different fragments: any order of the columns is right as long as the epilogue undoes it.
+// ldmatrix moves 16-byte rows and does not care what they hold, so it serves floats with K inner; it cannot
+// transpose them. Where M or N is inner (B stored by rows, as a rule) a lane reads four neighbours at once and
+// makes them columns of four different fragments: any order is right as long as the epilogue undoes it.
 //
 // /// kernel
 // entry = "mma_sync_tf32"
@@ -19,13 +20,6 @@
 // tile = [128, 256, 32]
 // shared_bytes = 147456
 // defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 3, TILE_GROUP = 8 }
-//
-// [[variant]]
-// name = "128x128"
-// threads = [128, 1]
-// tile = [128, 128, 32]
-// shared_bytes = 98304
-// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 3, TILE_GROUP = 8 }
 // ///
 #include "mma_gemm.cuh"
 

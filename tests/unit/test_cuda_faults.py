@@ -56,9 +56,10 @@ COPYING = {
 }
 
 PIECEWISE = {
-    "no bound on rows copied": [PIECES, "inside ? bytes : 0", "bytes"],
+    "no bound on rows copied": [PIECES, "i * STEP < rows ? bytes : 0", "bytes"],
     "no bound on columns copied": [PIECES, "max(0, min(columns * SIZE, WIDTH))", "WIDTH"],
-    "no bound on pairs": [PIECES, "load_pair(from, inside ? columns : 0)", "load_pair(from, 2)"],
+    "no bound on rows held": [PIECES, "(part * EACH + j) * STEP < rows ? columns : 0", "columns"],
+    "no bound on columns held": [PIECES, "(left > 1, pair", "(left > 0, pair"],
     "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
 }
 SLABS = {
