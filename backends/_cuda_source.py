@@ -54,7 +54,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     transposes: tuple[str, ...] = ()
     """Which of A and B may be stored transposed (n no, t yes), e.g. "nt"; empty: all."""
     by_layout: bool = False
-    """Compiled for each way to store A and B (LAYOUT_GIVEN, TRANS_A, TRANS_B), as launcher "tma" always is."""
+    """Compiled for each way to store A and B (LAYOUT_GIVEN, TRANS_A, TRANS_B), as launcher "tma" is."""
     only_sm: int = 0
     """The one compute capability whose own instructions (sm_90a) it uses; 0: any from min_sm on."""
 
