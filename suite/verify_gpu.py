@@ -18,7 +18,7 @@ import msgspec
 from backends import _cuda_source
 
 from .verify_state import Context, Failed, OutOfTime, Skipped
-from .verify_steps import measured, need_gpu, resuming, tail
+from .verify_steps import last_line, measured, need_gpu, resuming, tail
 
 STARTS = 40
 """Processes that the tests may need: one that a CUDA error spoiled makes place for another."""
@@ -68,6 +68,20 @@ class Kept:
 def kept(context: Context, name: str) -> Kept:
     """The file of a step, made room for; what was found with other sources is gone."""
     return Kept(Path(resuming(context, name)[-1]))
+
+
+# --- compiling ---------------------------------------------------------------------------------------
+
+
+def compiling(context: Context) -> dict[str, Any]:
+    """Every kernel compiled on all CPUs, so that no later step waits for the compiler."""
+    need_gpu(context)
+    done = context.python("-m", "suite.verify_compile")
+    if done.returncode:
+        raise Failed(f"the kernels were not compiled: {tail(done)}")
+    found = msgspec.json.decode(last_line(done.stdout), type=dict[str, Any])
+    context.notes += found["errors"]
+    return found
 
 
 # --- tests -------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Ste
         "build": (verify_steps.build, NATIVE),
         "environment": (verify_steps.environment, ("suite/machine.py", "backends")),
         "c": (verify_steps.c_tests, (*NATIVE, "tests/c")),
+        "compile": (verify_gpu.compiling, KERNELS),
         "tests": (verify_gpu.tests, (*MEASURING, "tests")),
         **{
             f"sanitize:{tool}": (partial(verify_gpu.sanitize, tool=tool), SANITIZED)
@@ -79,11 +80,17 @@ def all_steps(out: Path, peers_s: float = PEERS_BUDGET_S) -> dict[str, tuple[Ste
 
 
 GROUPS = (
-    *("build", "environment", "c", "tests", "sanitize", "kernels", "record"),
+    *("build", "environment", "c", "compile", "tests", "sanitize", "kernels", "record"),
     *("crossover", "sweep", "peers", "ladder", "ladder-cuda", "compare", "profile"),
 )
 CHEAP = ("build", "record", "compare", "profile")
 """Run at every call: `build` sets up what the others need, the rest only reads what is there."""
+
+AGAIN = (*CHEAP, "compile")
+"""Those, and what is quick the second time: compiled kernels may be gone, or the machine another."""
+
+ON_GPU = {"tests", "sanitize", "kernels", "crossover", "sweep", "ladder-cuda"}
+"""They find their kernels compiled."""
 
 
 def chosen(only: Sequence[str], skip: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -92,6 +99,8 @@ def chosen(only: Sequence[str], skip: Sequence[str], names: Sequence[str]) -> li
         if name not in GROUPS and name not in names:
             raise Stop(f"step {name!r} is unknown: use one of {', '.join(GROUPS)}", Exit.USAGE)
     wanted = {*only, *CHEAP} if only else set(GROUPS)
+    if ON_GPU & {name.split(":")[0] for name in wanted}:
+        wanted.add("compile")
     return [n for n in names if wanted & {n, n.split(":")[0]} and not {n, n.split(":")[0]} & set(skip)]
 
 
@@ -103,7 +112,7 @@ def outstanding(context: Context, names: Sequence[str], known: dict[str, Any], r
         now = verify_state.sources_hash(known[name][1])
         return bool(before and before.status == "done" and before.sources == now and not redo)
 
-    return [name for name in names if name in CHEAP or not done(name)]
+    return [name for name in names if name in AGAIN or not done(name)]
 
 
 def run_all(
@@ -169,7 +178,9 @@ Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call, 
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the results.")
 @click.option("--install", type=click.Path(exists=True, file_okay=False, path_type=Path), help="See above.")
 @names_option(
-    "--steps", "only", help="Only these steps (and build, record, compare, profile, which are quick)."
+    "--steps",
+    "only",
+    help="Only these steps (and build, record, compare, profile, which are quick).",
 )
 @names_option("--skip", help="All but these steps.")
 @click.option("--redo", is_flag=True, help="Run also what has been done.")

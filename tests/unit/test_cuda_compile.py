@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import subprocess
@@ -11,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from backends import Problem
 from backends import _cuda_compile as compiling
 from backends import _cuda_peaks as peaks
 from backends import _cuda_source as source
-from backends import _cuda_tma as tma
 from backends.base import Unavailable
+from suite import verify_compile
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = [k for k in source.all_kernels().values() if isinstance(k, source.Kernel)]
@@ -26,11 +24,8 @@ VARIANT_TARGETS = ("sm_90a",)
 
 
 def layouts(kernel, dtype):
-    """What a kernel is compiled with beside its header: for each layout, if it is compiled for layouts."""
-    math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
-    stored = itertools.product((False, True), repeat=2)
-    problems = [Problem(dtype=dtype, math=math, trans_a=a, trans_b=b) for a, b in stored]
-    every = sorted({tma.defines(kernel, p) for p in problems})
+    """All of them for a kernel's default, the first for its variants."""
+    every = verify_compile.layouts(kernel, dtype)
     return every[:1] if kernel.variant.name else every
 
 

@@ -15,6 +15,7 @@ import backends
 from backends import _cuda_compile, _cuda_source
 from suite import (
     journal,
+    verify_compile,
     verify_gpu,
     verify_install,
     verify_kernels,
@@ -123,9 +124,15 @@ def test_the_log_holds_output_and_no_absolute_path(tmp_path):
 @pytest.mark.parametrize(
     ("only", "skip", "expected"),
     [
-        (("tests",), (), ["build", "tests", "record", "compare", "profile"]),
+        (("tests",), (), ["build", "compile", "tests", "record", "compare", "profile"]),
+        (("tests",), ("compile",), ["build", "tests", "record", "compare", "profile"]),
+        (
+            ("sanitize:racecheck",),
+            (),
+            ["build", "compile", "sanitize:racecheck", "record", "compare", "profile"],
+        ),
         (("peers", "ladder"), (), ["build", "record", "peers", "ladder", "compare", "profile"]),
-        (("sweep:float32",), ("compare",), ["build", "record", "sweep:float32", "profile"]),
+        (("sweep:float32",), ("compare",), ["build", "compile", "record", "sweep:float32", "profile"]),
     ],
 )
 def test_steps_are_chosen_by_name_or_group(tmp_path, only, skip, expected):
@@ -145,6 +152,45 @@ def test_a_build_without_its_modules_says_which_and_how_to_get_them(tmp_path, mo
         "the native library is absent (not built) and cannot be built: this Python has no module "
         "scikit_build_core: pip install scikit-build-core"
     )
+
+
+def test_kernels_are_compiled_again_where_the_cubins_may_be_gone(tmp_path):
+    known = verify.all_steps(tmp_path)
+    done = {
+        name: Outcome(status="done", sources=verify_state.sources_hash(parts))
+        for name, (_, parts) in known.items()
+        if name in ("compile", "tests")
+    }
+    c = verify_state.Context(tmp_path, State(steps=done))
+    assert verify.outstanding(c, ["compile", "tests"], known, redo=False) == ["compile"]
+
+
+def test_every_layout_is_compiled_for_the_device_and_failures_are_said(monkeypatch):
+    asked = []
+
+    def compiled(name, dtype, target, more):
+        asked.append((name, dtype, more))
+        assert target in ("sm_90a", "sm_80")
+        if name == "cuda:08_wmma":
+            raise backends.Unavailable("no header\nmore")
+
+    monkeypatch.setattr(_cuda_compile, "compile_kernel", compiled)
+    count, errors = verify_compile.compile_all((9, 0))
+    assert len(asked) == len(set(asked)) == count + len(errors)
+    every = ("float16", "bfloat16", "float32", "float64")
+    assert errors == [f"cuda:08_wmma {dtype}: no header" for dtype in every for _ in range(4)]
+    assert {more for name, _, more in asked if name == "cuda:01_naive"} == {()}
+    assert len({more for name, _, more in asked if name == "cuda:10_mma_sync"}) == 4
+    asked.clear()
+    verify_compile.compile_all((8, 0))
+    assert asked
+    assert not any("wgmma" in name for name, _, _ in asked)
+
+
+def test_cubins_without_a_folder_are_refused(monkeypatch, capsys):
+    monkeypatch.delenv("GEMM_CUBIN_CACHE", raising=False)
+    assert verify_compile.main() == 2
+    assert "GEMM_CUBIN_CACHE" in capsys.readouterr().err
 
 
 def test_an_unknown_step_is_a_usage_error(tmp_path):
