@@ -208,6 +208,6 @@ def test_the_steps_are_those_of_the_command(tmp_path):
     names = list(verify.all_steps(tmp_path))
     assert {f"sanitize:{tool}" for tool in verify_gpu.TOOLS} < set(names)
     assert verify.chosen(("sanitize",), (), names) == [
-        "build", *(f"sanitize:{tool}" for tool in verify_gpu.TOOLS), "record", "compare", "profile",
+        "build", "compile", *(f"sanitize:{tool}" for tool in verify_gpu.TOOLS), "record", "compare", "profile",
     ]  # fmt: skip
     assert "ladder-cuda" in names and verify_state.MOST_FILES == 8 and verify_steps.LADDER
