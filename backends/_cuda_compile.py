@@ -94,9 +94,9 @@ def options(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) 
 
 
 def kernel_hash(kernel: source.Kernel, dtype: str, target: str, more: Defines = ()) -> str:
-    """Hash of source, headers, defines, architecture and compiler version: 16 hexadecimal digits."""
-    defines = sorted((*kernel.defines(dtype).items(), *more))
-    parts = (source.source_hash(kernel), defines, target, version())
+    """Hash of source, headers, flags, architecture and compiler version: 16 hexadecimal digits."""
+    flags = sorted(f for f in options(kernel, dtype, target, more) if not f.startswith("-I"))
+    parts = (source.source_hash(kernel), flags, target, version())
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

@@ -29,6 +29,9 @@ TOOLS = {"memcheck": 1, "racecheck": 3, "initcheck": 3, "synccheck": 3}
 BATCH_S = 90.0
 """Seconds after which a sanitizer's process begins no further kernel; what it found is then kept."""
 
+SANITIZER_STATUS = 9
+"""What compute-sanitizer ends with where it has found something."""
+
 LEAST_S = 45.0
 """With less time left no batch is begun."""
 
@@ -141,7 +144,7 @@ def sanitize(context: Context, tool: str) -> dict[str, Any]:
         seconds = min(BATCH_S, context.left_s / 2)
         if context.left_s < LEAST_S:
             raise OutOfTime(f"{len(left)} kernels are left: {left[0]} is next")
-        options = ["--tool", tool, "--error-exitcode", "9"]
+        options = ["--tool", tool, "--error-exitcode", str(SANITIZER_STATUS)]
         options += ["--leak-check", "no"] if tool == "memcheck" else []
         words = ["--every", str(TOOLS[tool]), "--seconds", f"{seconds:.0f}"]
         done = context.run([program, *options, sys.executable, str(script), *words, *left])
@@ -173,22 +176,23 @@ def unseen(lines: Sequence[dict[str, Any]]) -> list[str]:
 def verdicts(text: str, code: int) -> dict[str, str]:
     """Kernel -> what its lines say: the sanitizer's report between them, else what the script found.
 
-    A kernel that began and did not end took the process down.
+    A kernel that began and did not end took the process down. What the sanitizer says late, and an exit
+    status of its own without a word, speak against the last kernel.
     """
     found: dict[str, str] = {}
-    current, complaints = "", []  # type: tuple[str, list[str]]
+    complaints: dict[str, list[str]] = {}
+    last, ended = "", True
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "begin":
-            current, complaints = rest, []
-        elif word == "end" and current:
-            found[current] = "; ".join(complaints[:3]) or rest.removeprefix(current).strip()
-            current = ""
-        elif line.startswith("=========") and current and (said := complaint(line)):
-            complaints.append(said)
-    if current:
-        found[current] = "; ".join(complaints[:3]) or f"the process ended with {code}"
-    return found
+            last, ended = rest, False
+        elif word == "end" and last:
+            found[last], ended = rest.removeprefix(last).strip(), True
+        elif line.startswith("=========") and last and (said := complaint(line)):
+            complaints.setdefault(last, []).append(said)
+    if not ended or (code == SANITIZER_STATUS and last and not complaints):
+        found[last] = f"the process ended with {code}"
+    return found | {name: "; ".join(said[:3]) for name, said in complaints.items()}
 
 
 def complaint(line: str) -> str:

@@ -18,7 +18,7 @@ import backends
 from backends import _cuda_compile, _cuda_driver, _cuda_source
 from backends.base import Backend, Problem, Session
 
-from . import gate
+from . import gate, verify_compile
 from .journal import atomic_write
 from .record import GateResult
 
@@ -32,11 +32,16 @@ GEMV_SIZES = (1024, 4096, 8192)
 VECTOR_SIZES = (1 << 20, 1 << 24)
 
 
+def kinds() -> list[tuple[str, str]]:
+    """Every (dtype, math) that a kernel offers, as far as its arrays can be made here."""
+    kernels = (k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel))
+    found = sorted({pair for k in kernels for pair in zip(k.header.dtypes, k.header.math, strict=True)})
+    return [(dtype, math) for dtype, math in found if dtype != "bfloat16" or _has_bfloat16()]
+
+
 def problems() -> Iterator[Problem]:
     """Every op, dtype and arithmetic at a few sizes."""
-    kinds = [("float32", "fp32"), ("float64", "fp64"), ("float32", "tf32"), ("float16", "fp16")]
-    kinds += [("bfloat16", "bf16")] if _has_bfloat16() else []
-    for dtype, math in kinds:
+    for dtype, math in kinds():
         for n in GEMM_SIZES:
             yield Problem(op="gemm", m=n, n=n, k=n, dtype=dtype, math=math)
         for n in GEMV_SIZES:
@@ -113,18 +118,23 @@ def timed(session: Session) -> dict[str, Any]:
 
 
 def cubin_hashes() -> dict[str, dict[str, str]]:
-    """Kernel -> dtype -> SHA-256 of the cubin for the device that is present."""
-    target = _cuda_compile.arch(*_cuda_driver.device(0).compute)
-    kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
-    return {k.name: {dtype: cubin_hash(k.name, dtype, target) for dtype in k.header.dtypes} for k in kernels}
+    """Kernel -> dtype, and layout where it is compiled for each -> SHA-256 of the cubin for this device."""
+    compute = _cuda_driver.device(0).compute
+    found: dict[str, dict[str, str]] = {}
+    for case in verify_compile.cases(compute):
+        layout = "".join("nt"[value] for name, value in case.more if name.startswith("TRANS"))
+        name = f"{case.dtype} {layout}".strip()
+        found.setdefault(case.kernel, {})[name] = cubin_hash(case, _cuda_compile.arch(*compute))
+    return found
 
 
-def cubin_hash(kernel: str, dtype: str, target: str) -> str:
+def cubin_hash(case: verify_compile.Case, target: str) -> str:
     """SHA-256 of one cubin, or why there is none."""
     try:
-        return hashlib.sha256(_cuda_compile.compile_kernel(kernel, dtype, target).cubin).hexdigest()
+        cubin = _cuda_compile.compile_kernel(case.kernel, case.dtype, target, case.more).cubin
     except backends.Unavailable as error:
         return f"none: {error}"
+    return hashlib.sha256(cubin).hexdigest()
 
 
 def main(path: Path) -> int:

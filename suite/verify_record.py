@@ -189,8 +189,8 @@ def watched(kernel: str, context: Context) -> dict[str, str]:
     """Tool -> what compute-sanitizer said of a kernel, or why it said nothing."""
     found = {}
     for tool in verify_gpu.TOOLS:
-        step = context.state.steps.get(f"sanitize:{tool}") or Outcome(status="unfinished", reason="not begun")
-        whole = f"not run: {step.reason}" if step.status == "unfinished" else step.reason or step.status
+        step = context.outcome(f"sanitize:{tool}") or Outcome(status="unfinished", reason="not begun")
+        whole = f"unfinished: {step.reason}" if step.status == "unfinished" else step.reason or step.status
         found[tool] = step.result.get("kernels", {}).get(kernel, whole)
     return found
 

@@ -107,15 +107,23 @@ class Context:
         """Hash of what the step in progress depends on."""
         self.notes: list[str] = []
         """What is worth saying of the step in progress once it is done."""
+        self.expected: dict[str, str] = {}
+        """Step -> hash of its sources as they are now; an outcome of others no longer counts."""
 
     @property
     def left_s(self) -> float:
         """Seconds of the time budget that are left (inf without one)."""
         return self.deadline - time.monotonic()
 
-    def result(self, step: str) -> dict[str, Any]:
-        """What an earlier step found, empty when it has not been done."""
+    def outcome(self, step: str) -> Outcome | None:
+        """What became of an earlier step, None when it has not been run on the sources as they are now."""
         outcome = self.state.steps.get(step)
+        stale = outcome is not None and self.expected.get(step, outcome.sources) != outcome.sources
+        return None if stale else outcome
+
+    def result(self, step: str) -> dict[str, Any]:
+        """What an earlier step found, empty when it has not been done on the sources as they are now."""
+        outcome = self.outcome(step)
         return outcome.result if outcome else {}
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

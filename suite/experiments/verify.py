@@ -231,6 +231,7 @@ def verify(
     except ValueError as error:
         raise Stop(f"--out: {error}") from error
     context = Context(out, state, budget_s)
+    context.expected = {name: verify_state.sources_hash(parts) for name, (_, parts) in known.items()}
     todo = outstanding(context, names, known, redo)
     try:
         left = run_all(context, todo, known, partial(click.echo, err=True))

@@ -363,17 +363,22 @@ KERNELS = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda
 PROBLEM = {"op": "gemm", "m": 8, "n": 8, "k": 8, "dtype": "float32", "math": "fp32", "alpha": 1.0}
 
 
-def hardware_run(tmp_path, outcome="passed", error=None, verdict="right: float32: 9 products"):
+def hardware_run(tmp_path, outcome="passed", error=None, verdict="", missing=()):
+    right = "right: float32: 9 products"
+    verdict = verdict or right
+
+    def watched(said):
+        status = "done" if said.startswith("right") else "failed"
+        return Outcome(status=status, result={"kernels": {k.name: said for k in KERNELS}})
+
     tests = {f"contract::test[{k.name}]": outcome for k in KERNELS}
     timed = {"problem": PROBLEM, "samples_s": [1.23456e-5], "error": error}
     timings = [{"backend": k.name, **timed} for k in KERNELS]
     steps = {
         "tests": Outcome(status="done", result={"tests": tests}),
         "kernels": Outcome(status="done", result={"compiler": "NVRTC 13.0", "timings": timings}),
-        "sanitize:memcheck": Outcome(
-            status="done" if verdict.startswith("right") else "failed",
-            result={"kernels": {k.name: verdict for k in KERNELS}},
-        ),
+        **{f"sanitize:{tool}": watched(right) for tool in verify_gpu.TOOLS if tool not in missing},
+        "sanitize:memcheck": watched(verdict),
         "environment": Outcome(status="done", result={"machine": {"gpus": [{"name": "some GPU"}]}}),
     }
     return Context(tmp_path, State(steps=steps))
@@ -392,7 +397,7 @@ def test_verified_json_holds_what_was_shown(tmp_path):
     assert (entry["status"], entry["gpu"], entry["compiler"]) == ("verified", "some GPU", "NVRTC 13.0")
     assert entry["timings"][0]["samples_s"] == [1.235e-5]
     assert entry["sanitizers"]["memcheck"] == "right: float32: 9 products"
-    assert entry["sanitizers"]["racecheck"] == "not run: not begun"
+    assert set(entry["sanitizers"]) == set(verify_gpu.TOOLS)
     assert list(entry["tests"]) == [f"contract::test[{KERNELS[0].name}]"]
     assert (tmp_path / "in_place.json").read_bytes() == (tmp_path / "verified.json").read_bytes()
 
@@ -404,6 +409,7 @@ def test_verified_json_holds_what_was_shown(tmp_path):
         ({"outcome": "skipped: no reason"}, "no GPU test of it passed"),
         ({"error": "gate: exact"}, "gate: exact"),
         ({"verdict": "Invalid __global__ read"}, "memcheck: Invalid __global__ read"),
+        ({"missing": ("racecheck",)}, "racecheck: unfinished: not begun"),
     ],
 )
 def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
@@ -411,6 +417,23 @@ def test_a_kernel_with_any_doubt_is_unverified(tmp_path, fault, why):
         record(hardware_run(tmp_path, **fault))
     content = json.loads((tmp_path / "verified.json").read_text())
     assert {entry["status"] for entry in content["kernels"].values()} == {"unverified"}
+
+
+def test_what_was_shown_of_other_sources_does_not_count(tmp_path):
+    c = hardware_run(tmp_path)
+    c.expected = {"tests": "", "kernels": "", "sanitize:racecheck": "changed since"}
+    with pytest.raises(Failed, match="racecheck: unfinished"):
+        record(c)
+    c.expected = {"tests": "changed since", "kernels": "changed since"}
+    with pytest.raises(Skipped, match="neither GPU tests nor kernel timings"):
+        record(c)
+
+
+def test_every_arithmetic_of_every_kernel_is_timed():
+    timed = {(p.op, p.dtype, p.math) for p in verify_kernels.problems()}
+    for kernel in KERNELS:
+        for dtype, arithmetic in zip(kernel.header.dtypes, kernel.header.math, strict=True):
+            assert (kernel.header.op, dtype, arithmetic) in timed
 
 
 def test_nothing_is_written_before_anything_was_run(tmp_path):

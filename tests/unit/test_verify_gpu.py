@@ -158,6 +158,14 @@ class TestSanitize:
             "cuda:02_shared_tile/16": "the process ended with 9",
         }
 
+    def test_what_is_said_late_or_by_the_exit_status_alone_speaks_against_the_last_kernel(self):
+        right = "begin a\nend a right: float32: 9 products\nbegin b\nend b right: float32: 9 products\n"
+        late = right + "========= Invalid __global__ write of size 4 bytes\n"
+        assert verify_gpu.verdicts(right, 0)["b"].startswith("right")
+        assert verify_gpu.verdicts(late, 9)["b"].startswith("Invalid __global__ write")
+        assert verify_gpu.verdicts(right, 9)["b"] == "the process ended with 9"
+        assert verify_gpu.verdicts(late, 9)["a"].startswith("right")
+
     def all_right(self, command):
         """Two kernels a process."""
         names = command[command.index("--seconds") + 2 :][:2]
@@ -208,6 +216,11 @@ def test_the_steps_are_those_of_the_command(tmp_path):
     names = list(verify.all_steps(tmp_path))
     assert {f"sanitize:{tool}" for tool in verify_gpu.TOOLS} < set(names)
     assert verify.chosen(("sanitize",), (), names) == [
-        "build", "compile", *(f"sanitize:{tool}" for tool in verify_gpu.TOOLS), "record", "compare", "profile",
-    ]  # fmt: skip
+        "build",
+        "compile",
+        *(f"sanitize:{tool}" for tool in verify_gpu.TOOLS),
+        "record",
+        "compare",
+        "profile",
+    ]
     assert "ladder-cuda" in names and verify_state.MOST_FILES == 8 and verify_steps.LADDER
