@@ -71,6 +71,7 @@ struct Stored {
 // H x W entries from (row, col) on into shared memory, by one warp; zeros outside the matrix.
 template <int H, int W> __device__ void stage(T *to, const Stored &from, index_t row, index_t col) {
   __syncwarp(); // the fragment before has been read
+#pragma unroll 1
   for (int i = threadIdx.x % 32; i < H * W; i += 32) {
     const index_t r = row + i / W, c = col + i % W;
     T entry;
