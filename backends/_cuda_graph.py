@@ -85,8 +85,10 @@ def capture(driver: Driver, stream: int, work: Callable[[], Any], explain: Calla
     driver.begin_capture(stream)
     try:
         code = work()
-    finally:
-        graph = driver.end_capture(stream)
+    except BaseException:
+        driver.call("cuGraphDestroy", driver.end_capture(stream))
+        raise
+    graph = driver.end_capture(stream)
     if code:
         driver.call("cuGraphDestroy", graph)
         raise explain(code)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from backends.base import Problem, Session
+from backends.base import Problem, Session, Unavailable
 from backends.operands import Operands, allocate, fill_random
 
 from . import gate, harness_memory
@@ -159,7 +159,10 @@ class Group:
         too_large = harness_memory.too_large(self.problem, True, harness_memory.available_bytes())
         if too_large:
             return [self._skipped(trial, too_large) for trial in trials]
-        operands = allocate(self.problem)
+        try:
+            operands = allocate(self.problem)
+        except Unavailable as error:  # as bfloat16 without ml_dtypes: the other types are climbed
+            return [self._skipped(trial, str(error)) for trial in trials]
         fill_random(operands, self.climb.asked.seed)
         bench = self._bench(operands)
         try:

@@ -61,7 +61,7 @@ __device__ __forceinline__ void from_acc(float x, __nv_bfloat16 &out) {
 // Reads an entry of A or B. They never change during a kernel, so the read-only path may serve them.
 __device__ __forceinline__ Acc load(const T *entry) { return to_acc(__ldg(entry)); }
 
-// Epilogue of one entry of C: the only place that knows what beta = 0 means.
+// Epilogue of one entry of C: beta = 0 does not read C (whole vectors: epilogue.cuh, wgmma_epilogue.cuh).
 __device__ __forceinline__ void store_result(const Problem &p, T *c, Acc sum) {
   const Acc alpha = Acc(p.alpha), beta = Acc(p.beta);
   Acc result = alpha * sum;

@@ -3,7 +3,7 @@
 // A row of the tile is a run of entries that are neighbours in the caller's memory, in chunks of 16 bytes.
 // Eight chunks pass all 32 banks, so a column of chunks would lie in four banks only. Chunk c of row r is
 // kept at place c ^ s(r) instead: rows stay whole, and s is chosen so that the lanes of one phase of a read
-// (128 bytes) meet eight different places modulo 8. Who reads together depends on the type (fragment.cuh),
+// (128 bytes) meet eight different places modulo 8. Who reads together depends on the type (mma_fragments.cuh),
 // and so does s.
 #pragma once
 

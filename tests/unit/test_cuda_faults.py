@@ -1,4 +1,4 @@
-"""The CPU stand-in is there to catch missing barriers, bounds and waits: each is planted once, in every rung.
+"""The CPU stand-in is there to catch missing barriers, bounds and waits: most rungs have some planted.
 
 Each fault is [file, what stands there, what is put in its place]; see tests/cuda_on_cpu/faults.py.
 """

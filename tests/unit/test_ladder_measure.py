@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from backends import operands
+from backends.base import Unavailable
 from backends.null import NullBackend
-from suite import journal
+from suite import journal, ladder_measure
 from suite.analysis import ladder as analysis
 from suite.clock import FakeClock
 from suite.exits import Exit, Stop
@@ -139,6 +141,18 @@ class TestClimb:
         cells = {c.config["rung"]: c for c in climb(compute={"02_b": broken}).run()}
         assert cells["02_b"].skip_reason == "MemoryError: no memory"
         assert cells["03_c"].samples_s
+
+    def test_a_type_without_arrays_here_is_said_and_the_others_are_climbed(self, monkeypatch):
+        def allocate(problem):
+            if problem.dtype == "float64":
+                raise Unavailable("no float64 arrays here")
+            return operands.allocate(problem)
+
+        monkeypatch.setattr(ladder_measure, "allocate", allocate)
+        asked = Request(sizes=(8,), dtypes=("float64", "float32"), time_budget_s=60)
+        cells = {(c.problem.dtype, c.config["rung"]): c for c in climb(asked).run()}
+        assert cells["float64", "03_c"].skip_reason == "no float64 arrays here"
+        assert cells["float32", "03_c"].samples_s
 
     def test_too_large_for_the_memory_is_said(self, monkeypatch):
         monkeypatch.setattr("suite.harness_memory.available_bytes", lambda: 1000)
