@@ -23,7 +23,7 @@ import msgspec
 from backends import _cuda_source
 from backends.cpus import allowed_cpus
 
-from .verify_state import Context, Failed, Kept, OutOfTime, Skipped
+from .verify_state import Context, Failed, Kept, OutOfTime, Skipped, names
 from .verify_steps import last_line, measured, need_gpu, resuming, tail
 
 STARTS = 40
@@ -91,6 +91,14 @@ def workers(context: Context) -> Workers:
     return sharing(allowed_cpus(), int(said) if said.isdecimal() else 0)
 
 
+def partly(context: Context, said: str) -> OutOfTime:
+    """What a step that looks at some kernels only ends with: unfinished, so that nothing counts as shown.
+
+    What it found is kept, and a call for all kernels goes on with it.
+    """
+    return OutOfTime(f"only {', '.join(context.kernels)}: {said}")
+
+
 # --- compiling ---------------------------------------------------------------------------------------
 
 
@@ -117,12 +125,14 @@ def tests(context: Context) -> dict[str, Any]:
     if not (context.root / "tests").is_dir():
         raise Skipped("no tests/ beside the package: run verify in a checkout")
     file, shared = kept(context, "tests"), workers(context)
-    parts = [f"{index}/{shared.processes}" for index in range(shared.processes)] + [
-        "large"
-    ] * shared.large_beside
+    shards = [f"{index}/{shared.processes}" for index in range(shared.processes)]
+    parts = [*shards, "large"] if shared.large_beside else shards
     context.together([partial(run_part, context, file, part, shared.environment) for part in parts])
     run_part(context, file, "rest", {})
     results = outcomes(file.read())
+    if context.kernels:
+        mine = {t: said for t, said in results.items() if any(names(t, k) for k in context.kernels)}
+        raise partly(context, f"{len(mine)} tests, failed: {', '.join(failures(mine)) or 'none'}")
     file.discard()
     return judged(results)
 
@@ -131,6 +141,7 @@ def run_part(context: Context, file: Kept, part: str, environment: dict[str, str
     """One part of the tests, in as many processes as it takes, one after the other."""
     words = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-p", "tests.outcomes"]
     words += ["--outcomes", str(file.path), "--part", part]
+    words += ["--kernels", ",".join(context.kernels)] if context.kernels else []
     for _ in range(STARTS):
         before = len(own(file, part))
         try:
@@ -156,13 +167,18 @@ def under_way(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 def judged(results: dict[str, str]) -> dict[str, Any]:
     """The step's result. Failed where a test failed, or none was run."""
-    bad = [name for name, outcome in results.items() if outcome in ("failed", "error")]
+    bad = failures(results)
     counts = {word: sum(o.startswith(word) for o in results.values()) for word in ("passed", "skipped")}
     said = f"{counts['passed']} passed, {len(bad)} failed, {counts['skipped']} skipped"
     found = {"summary": said, "tests": results}
     if bad or not results:
         raise Failed(f"{said}; failed: {', '.join(bad[:10]) or 'none'}", found)
     return found
+
+
+def failures(results: dict[str, str]) -> list[str]:
+    """The tests that speak against something."""
+    return [name for name, outcome in results.items() if outcome in ("failed", "error")]
 
 
 def outcomes(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -190,7 +206,7 @@ def sanitize(context: Context, tool: str) -> dict[str, Any]:
     file, shared = kept(context, f"sanitize:{tool}"), None
     options = ["--tool", tool, "--error-exitcode", str(SANITIZER_STATUS), *SHARING]
     options += ["--leak-check", "no"] if tool == "memcheck" else []
-    while left := unseen(file.read()):
+    while left := [name for name in unseen(file.read()) if name in (context.kernels or [name])]:
         if context.left_s < LEAST_S:
             raise OutOfTime(f"{len(left)} kernels are left: {left[0]} is next")
         shared = shared or workers(context)
@@ -199,15 +215,18 @@ def sanitize(context: Context, tool: str) -> dict[str, Any]:
             command = [program, *options, sys.executable, str(script), *words]
             run = partial(watched, context, file, command, shared.environment)
             ended = context.together([run] * min(shared.processes, len(left)))
-        if len(unseen(file.read())) == len(left):
+        if set(left) <= {*unseen(file.read())}:
             said = next((done for done in ended if done.returncode), ended[0])
             raise Failed(f"{tool} ended with {said.returncode} and ran no kernel: {tail(said)}")
-    result = {"tool": tool, "kernels": {e["kernel"]: e["verdict"] for e in file.read()}}
+    found = {e["kernel"]: e["verdict"] for e in file.read()}
+    wrong = [f"{kernel}: {verdict}" for kernel, verdict in found.items() if speaks_against(verdict)]
+    if context.kernels:
+        mine = [text for text in wrong if any(names(text, kernel) for kernel in context.kernels)]
+        raise partly(context, f"{tool} finds {'; '.join(mine) or 'nothing wrong'}")
     file.discard()
-    wrong = [f"{k}: {v}" for k, v in result["kernels"].items() if speaks_against(v)]  # type: ignore[attr-defined]
     if wrong:
-        raise Failed(f"{tool}: {len(wrong)} kernels: {wrong[0]}", result)
-    return result
+        raise Failed(f"{tool}: {len(wrong)} kernels: {wrong[0]}", {"tool": tool, "kernels": found})
+    return {"tool": tool, "kernels": found}
 
 
 def watched(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -114,6 +115,8 @@ class Context:
         """What is worth saying of the step in progress once it is done."""
         self.stopped, self.logging = threading.Event(), threading.Lock()
         """Set where this run is interrupted: all programs that it waits for end then. The log is shared."""
+        self.kernels: list[str] = []
+        """Tests and sanitizers run for these kernels only, and are unfinished then; empty: for all."""
         self.expected: dict[str, str] = {}
         """Step -> hash of its sources as they are now; an outcome of others no longer counts."""
 
@@ -185,6 +188,11 @@ class Context:
             text = text.replace(path, name)
         with self.logging, (self.out / "log.txt").open("a") as log:
             log.write(text)
+
+
+def names(text: str, kernel: str) -> bool:
+    """Does the text, such as a test's name, speak of this kernel, and of no other whose name begins so?"""
+    return re.search(re.escape(kernel) + r"(?![\w/])", text) is not None
 
 
 class Kept:

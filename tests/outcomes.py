@@ -9,7 +9,7 @@ counts as an error. A CUDA error that spoils the process ends it: the next call 
 
 Several processes may share FILE, each with its part of the tests: I/N is every N-th from I on of those that
 get on with others, `large` those marked so, and `rest` what is left of all, those marked `alone` among them.
-Whose test it is does not depend on what has been run.
+Whose test it is does not depend on what has been run. `--kernels NAME,NAME`: only those that name one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from suite.verify_state import Kept
+from suite.verify_state import Kept, names
 
 TRIES = 2
 """Times that a test may begin without ending."""
@@ -33,12 +33,15 @@ ORDER = ("passed", "skipped", "failed", "error")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--outcomes FILE` and `--part`."""
     parser.addoption("--outcomes", type=Path, required=True, help="where outcomes are kept")
+    parser.addoption("--kernels", default="", help="run only tests that name one of these")
     parser.addoption("--part", default="rest", metavar="I/N|large|rest", help="the tests to run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The plugin proper knows the file."""
-    config.pluginmanager.register(Outcomes(config.getoption("--outcomes"), config.getoption("--part")))
+    config.pluginmanager.register(
+        Outcomes(config.getoption("--outcomes"), config.getoption("--part"), config.getoption("--kernels"))
+    )
 
 
 def named(nodeid: str) -> str:
@@ -60,8 +63,10 @@ def dealt(items: list[pytest.Item], part: str) -> list[pytest.Item]:
 class Outcomes:
     """One session's part of the file."""
 
-    def __init__(self, path: Path, part: str) -> None:
-        self.file, self.part, self.worst = Kept(path), part, {}  # type: tuple[Kept, str, dict[str, tuple[int, str]]]
+    def __init__(self, path: Path, part: str, kernels: str) -> None:
+        self.file, self.part = Kept(path), part
+        self.kernels = kernels.split(",") if kernels else []
+        self.worst: dict[str, tuple[int, str]] = {}
         self.begun: dict[str, int] = {}
         self.known = self._read()
         self.session: pytest.Session | None = None
@@ -79,10 +84,14 @@ class Outcomes:
     def _write(self, **entry: Any) -> None:
         self.file.append([entry | {"part": self.part}])
 
+    def asked_for(self, item: pytest.Item) -> bool:
+        """Does it name a kernel that was asked for, if some were?"""
+        return not self.kernels or any(names(item.nodeid, kernel) for kernel in self.kernels)
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leave out other parts, what has been run, and what never ends. Last: after `-m` has chosen."""
-        mine = dealt(items, self.part)
+        mine = [item for item in dealt(items, self.part) if self.asked_for(item)]
         for name in (named(item.nodeid) for item in mine):
             if self.begun.get(name, 0) >= TRIES and name not in self.known:
                 self.known[name] = "error"

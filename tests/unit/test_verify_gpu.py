@@ -6,11 +6,13 @@ import itertools
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from suite import verify_gpu, verify_state, verify_steps
+from suite import verify_gpu, verify_record, verify_state, verify_steps
+from suite.exits import Stop
 from suite.verify_gpu import Workers
 from suite.verify_state import Context, Failed, Kept, OutOfTime, Skipped, State
 from tests import gpu_sanitize
@@ -142,6 +144,75 @@ class TestTests:
         assert verify_gpu.outcomes(Kept(path).read()) == {"good": "passed"}
 
 
+class TestSomeKernels:
+    """`--kernels`: for somebody who works on one; never enough to call it verified."""
+
+    @pytest.fixture(autouse=True)
+    def tool(self, monkeypatch):
+        monkeypatch.setattr(verify_gpu, "find_sanitizer", lambda: "compute-sanitizer")
+
+    def some(self, folder, program, *kernels):
+        c = Scripted(folder, program)
+        c.kernels = list(kernels)
+        return c
+
+    def test_tests_of_others_are_left_for_a_call_for_all(self, tmp_path):
+        one, other = "test[cuda:07_warp_tile-float32]", "test[cuda:07_warp_tile/sliced-float32]"
+
+        def program(command):
+            mine = one if "--kernels" in command else other
+            return TestTests().writing(0, **{mine: "failed" if mine == one else "passed"})(command)
+
+        c = self.some(tmp_path, program, "cuda:07_warp_tile", "cuda:01_naive")
+        outcome = verify_state.run_step(c, "tests", verify_gpu.tests, "hash")
+        assert outcome.status == "unfinished" and outcome.result == {}
+        assert outcome.reason == f"only cuda:07_warp_tile, cuda:01_naive: 1 tests, failed: {one}"
+        assert c.asked[0][-1] == "cuda:07_warp_tile,cuda:01_naive"
+        whole = verify_state.run_step(Scripted(tmp_path, program), "tests", verify_gpu.tests, "hash")
+        assert whole.result["tests"] == {one: "failed", other: "passed"}
+
+    def test_sanitizers_see_these_and_the_step_stays_unfinished(self, tmp_path):
+        seen = []
+
+        def program(command):
+            seen.extend(command[command.index("--claims") + 2 :])
+            return TestSanitize().all_right(command, most=1)
+
+        c = self.some(tmp_path, program, "cuda:07_warp_tile", "cuda:01_naive")
+        sanitize = partial(verify_gpu.sanitize, tool="racecheck")
+        outcome = verify_state.run_step(c, "sanitize:racecheck", sanitize, "hash")
+        assert set(seen) == {"cuda:07_warp_tile", "cuda:01_naive"}
+        assert (outcome.status, outcome.result) == ("unfinished", {})
+        assert outcome.reason == "only cuda:07_warp_tile, cuda:01_naive: racecheck finds nothing wrong"
+        with pytest.raises(Skipped):
+            verify_record.write_verified(c, tmp_path / "in_place.json")
+        seen.clear()
+        verify_state.run_step(Scripted(tmp_path, program), "sanitize:racecheck", sanitize, "hash")
+        assert "cuda:01_naive" not in seen and "cuda:02_shared_tile" in seen
+
+    def test_what_is_wrong_is_said(self, tmp_path):
+        wrong = "begin cuda:01_naive\nend cuda:01_naive wrong: float32: off\n"
+        c = self.some(tmp_path, lambda _: ended(1, wrong), "cuda:01_naive")
+        with pytest.raises(OutOfTime, match="only cuda:01_naive: memcheck finds cuda:01_naive: wrong: float"):
+            verify_gpu.sanitize(c, "memcheck")
+
+    def test_kernels_are_named_by_a_pattern(self):
+        from suite.experiments import verify
+
+        assert verify.matching("") == []
+        assert verify.matching("07_*") == verify.matching("cuda:07_*") != []
+        assert all(name.startswith("cuda:07_") for name in verify.matching("07_*"))
+        with pytest.raises(Stop, match="'99_\\*' matches none of cuda:01_naive"):
+            verify.matching("99_*")
+
+    def test_a_part_does_not_replace_the_whole(self, tmp_path):
+        from suite.experiments import verify
+
+        words = ["--out", str(tmp_path), "--kernels", "07_*", "--redo"]
+        with pytest.raises(Stop, match="--redo with --kernels"):
+            verify.command.main(words, standalone_mode=False)
+
+
 @pytest.mark.parametrize(
     ("cpus", "gigabytes", "expected"),
     [
@@ -187,6 +258,14 @@ def test_alone():
 @pytest.mark.parametrize("x", range(8))
 def test_one(x):
     time.sleep(0.05)
+"""
+
+
+NAMED = """
+import pytest
+@pytest.mark.parametrize("x", ["cuda:a", "cuda:a/two", "cuda:a_b", "cuda:b", "cuda:b/two"])
+def test_named(x):
+    pass
 """
 
 
@@ -268,6 +347,15 @@ class TestOutcomes:
         assert {line["test"] for line in Kept(tmp_path / "kept").read() if line["part"] == "1/3"} == {
             "test_x::test_one[7]"
         }
+
+    def test_only_tests_that_name_a_kernel_asked_for_are_run(self, tmp_path):
+        (tmp_path / "test_x.py").write_text(NAMED)
+        self.run(tmp_path, "--kernels", "cuda:a,cuda:b/two", "--part", "0/2")
+        self.run(tmp_path, "--kernels", "cuda:a,cuda:b/two", "--part", "rest")
+        assert list(verify_gpu.outcomes(Kept(tmp_path / "kept").read())) == [
+            "test_x::test_named[cuda:a]",
+            "test_x::test_named[cuda:b/two]",
+        ]
 
     def test_what_is_left_of_any_part_is_run_at_last(self, tmp_path):
         (tmp_path / "test_x.py").write_text(APART)
