@@ -9,7 +9,7 @@ counts as an error. A CUDA error that spoils the process ends it: the next call 
 
 Several processes may share FILE, each with its part of the tests: I/N is every N-th from I on of those that
 get on with others, `large` those marked so, and `rest` what is left of all, those marked `alone` among them.
-Whose test it is does not depend on what has been run. `--kernels NAME,NAME`: only those that name one of them.
+Whose test it is does not depend on what has been run. `--kernels NAME,NAME`: only tests that name one.
 """
 
 from __future__ import annotations

@@ -168,7 +168,8 @@ names_option = partial(
 
 Steps: {", ".join(GROUPS)}. Each one's outcome is kept in DIR/verify.json at once. Calling it again runs what
 is left: steps that failed, did not fit into the time budget, or depend on sources that have changed. What
-needs a GPU is skipped where there is none; peers and ladder measure the CPU alone, on any machine.
+needs a GPU is skipped where there is none; peers and ladder measure the CPU alone, on any machine. Tests and
+sanitizers run in several processes at once, as many as the CPUs and the GPU's memory allow.
 
 \b
 Examples:
