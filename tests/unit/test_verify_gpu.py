@@ -134,12 +134,16 @@ class TestTests:
         def program(command):
             if part_of(command) == "0/3":
                 raise OutOfTime("late")
-            if part_of(command) == "1/3":
+            if part_of(command) == "1/3":  # what others write meanwhile is no success of its own
+                path = Path(command[command.index("--outcomes") + 1])
+                Kept(path).append([{"test": "good", "part": "2/3", "outcome": "passed"}])
                 return ended(4, "usage")
             return self.writing(0, good="passed")(command)
 
+        c = Scripted(tmp_path, program)
         with pytest.raises(Failed, match="no test was run"):
-            verify_gpu.tests(Scripted(tmp_path, program))
+            verify_gpu.tests(c)
+        assert sorted(map(part_of, c.asked)) == ["0/3", "1/3", "2/3"]
         (path,) = tmp_path.glob("running-tests*")
         assert verify_gpu.outcomes(Kept(path).read()) == {"good": "passed"}
 
@@ -248,13 +252,17 @@ def test_skipped():
 
 APART = """
 import pytest, time
-pytestmark = pytest.mark.gpu
+def test_on_the_cpu():
+    assert False, "left out by -m gpu, and no part of the dealing"
+@pytest.mark.gpu
 @pytest.mark.large
 def test_large():
     pass
+@pytest.mark.gpu
 @pytest.mark.alone
 def test_alone():
     pass
+@pytest.mark.gpu
 @pytest.mark.parametrize("x", range(8))
 def test_one(x):
     time.sleep(0.05)
@@ -448,6 +456,22 @@ class TestSanitize:
         assert sorted(itertools.chain(*shares)) == sorted(found["kernels"]) == sorted(verify_gpu.unseen([]))
         assert c.environments[0] == dict.fromkeys(verify_gpu.THREADS, "2")
         assert set(verify_gpu.SHARING) < set(c.asked[0]), "else ten find a port at most"
+
+    def test_real_processes_run_every_kernel_once(self, tmp_path, monkeypatch):
+        """The script itself in three processes, under a program that only starts it; a GPU is not needed."""
+        share(monkeypatch, 3)
+        program = tmp_path / "sanitizer"
+        start = 'while [ "$1" != "$PYTHON" ]; do shift; done; exec "$@"'
+        program.write_text(f"#!/bin/sh\n{start}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(verify_gpu, "find_sanitizer", lambda: str(program))
+        c = Context(tmp_path, State())
+        c.env |= {"PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
+        found = verify_gpu.sanitize(c, "synccheck")["kernels"]
+        assert sorted(found) == sorted(verify_gpu.unseen([]))
+        begun = [line for line in (tmp_path / "log.txt").read_text().splitlines() if line.startswith("begin")]
+        assert sorted(begun) == sorted(f"begin {name}" for name in found)
+        assert all(verdict.startswith("not run: ") for verdict in found.values()), found
 
     def test_a_cut_off_loses_only_the_kernel_under_way(self, tmp_path):
         """In programs of their own: each prints as the kernels end, and never ends with the third."""
