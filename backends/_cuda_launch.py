@@ -232,8 +232,12 @@ def prepare(
         return _prepare_tma(kernel, p, device, operands, stream)
     found = load(kernel, p, device)
     shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
-    packed = arguments(p, *operands, shared)
-    launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    try:
+        packed = arguments(p, *operands, shared)
+        launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    except BaseException:
+        shared.free()
+        raise
     return launch._replace(release=shared.free)
 
 
