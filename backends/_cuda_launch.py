@@ -230,6 +230,8 @@ def prepare(
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
     if kernel.header.launcher == "tma":
         return _prepare_tma(kernel, p, device, operands, stream)
+    if realigns(kernel, p):
+        return _prepare_realigned(kernel, p, device, operands, stream)
     found = load(kernel, p, device)
     shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
     try:
@@ -268,10 +270,38 @@ def _prepare_tma(
     steps = realigning.step(a, turned=False), realigning.step(b, turned=tma.turns_b(kernel, p))
     moved = realigning.prepare(device, found.compiled.cubin, steps, stream) if 0 not in extents(p) else None
     a, b = moved.operands if moved else (a, b)
-    places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, kernel, q, (a, b, c)))
-    early, argued = moved is not None, arguments(q, places[0], places[1], places[2])
-    product = _launch(kernel, q, found, device, stream, argued, maps, early=early)
+    argued = arguments(q, _place(a), _place(b), operands[2])
+    return _behind(moved, _launch(kernel, q, found, device, stream, argued, maps, early=moved is not None))
+
+
+def realigns(kernel: Kernel, p: Problem) -> bool:
+    """Does such a kernel have operands moved that 16-byte accesses cannot take?
+
+    Not for products over a tile of K or less: they are over sooner than another launch.
+    """
+    return kernel.header.realigns and 0 not in extents(p) and extents(p)[2] > kernel.variant.tile[2]
+
+
+def _prepare_realigned(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
+) -> Launch:
+    """The launch, behind one that moves operands where that must be."""
+    found, (a, b, _) = load(kernel, p, device), matrices(p, operands)
+    steps = realigning.step(a, False, tma.aligned), realigning.step(b, False, tma.aligned)
+    moved = realigning.prepare(device, found.compiled.cubin, steps, stream)
+    a, b = moved.operands if moved else (a, b)
+    early = moved is not None and device.compute >= (9, 0)
+    argued = arguments(p, _place(a), _place(b), operands[2])
+    return _behind(moved, _launch(kernel, p, found, device, stream, argued, (), early=early))
+
+
+def _place(m: tma.Matrix) -> Place:
+    return Place(m.address, m.ld, m.batch_stride)
+
+
+def _behind(moved: realigning.Realigned | None, product: Launch) -> Launch:
+    """`product` behind the launch that moves its operands, if there is one."""
     if moved is None:
         return product
     keep = (*product.keep, moved)

@@ -1,4 +1,4 @@
-"""Operands moved to where the copy engine can take them: `realign` of cuda/include/realign.cuh."""
+"""Operands moved to where their lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class Step(NamedTuple):
         return 0 if self.to is None else self.to.batch * self.to.batch_stride * self.to.itemsize
 
 
-def step(m: Matrix, turned: bool) -> Step:
-    """What has to be done with `m`, whose transpose is wanted if `turned`."""
-    if 0 in (m.rows, m.columns, m.batch) or (taken(m) and not turned):
+def step(m: Matrix, turned: bool, stays: Callable[[Matrix], bool] = taken) -> Step:
+    """What has to be done with `m`, whose transpose is wanted if `turned`; nothing where it is that and `stays`."""
+    if 0 in (m.rows, m.columns, m.batch) or (stays(m) and not turned):
         return Step(m, None)
     rows, columns = (m.columns, m.rows) if turned else (m.rows, m.columns)
     per_vector = 16 // m.itemsize

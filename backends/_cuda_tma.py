@@ -53,15 +53,20 @@ class Box(NamedTuple):
     element: int
 
 
+def _pitches(m: Matrix) -> list[int]:
+    """Bytes from a line to the next one, and from a matrix of a batch to the next one."""
+    return [stride * m.itemsize for stride in ((m.ld, m.batch_stride) if m.batch > 1 else (m.ld,))]
+
+
+def aligned(m: Matrix) -> bool:
+    """Does every line of it begin at a multiple of 16 bytes?"""
+    return all(x % 16 == 0 for x in (m.address, *_pitches(m)))
+
+
 def taken(m: Matrix) -> bool:
-    """Can the copy engine take it? Address and strides must be multiples of 16 bytes."""
-    strides = [m.ld] + ([m.batch_stride] if m.batch > 1 else [])
-    aligned = all(x % 16 == 0 for x in (m.address, *(s * m.itemsize for s in strides)))
-    return (
-        aligned
-        and all(0 < extent <= MOST for extent in (m.rows, m.columns, m.batch))
-        and all(s * m.itemsize < 2**40 for s in strides)
-    )
+    """Can the copy engine take it? It must be aligned, and not too large."""
+    extents = m.rows, m.columns, m.batch
+    return aligned(m) and all(0 < n <= MOST for n in extents) and all(x < 2**40 for x in _pitches(m))
 
 
 def element(p: Problem) -> int:
