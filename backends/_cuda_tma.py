@@ -122,11 +122,10 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
 
 def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
     """Lines of a box of A and of B: of K, as many as fit into 128 bytes, where that is not contiguous; else
-    128 of M or N, or what a CTA copies of the factor that its cluster shares, if that is less.
+    128 of the left factor, and 64 of the right one, whose boxes the blocks of a cluster copy in turns.
     """
     across = LINE_BYTES // ITEMSIZE[p.dtype]
-    share = min(128, kernel.variant.tile[1] // kernel.variant.cluster)
-    along_a, along_b = (share, 128) if swapped(kernel, p) else (128, share)
+    along_a, along_b = (64, 128) if swapped(kernel, p) else (128, 64)
     return (across if p.trans_a else along_a), (along_b if p.trans_b else across)
 
 

@@ -2,6 +2,8 @@
 // worked on at one time form a near-square of C and share what they read through L2.
 #pragma once
 
+// Counts are 32-bit: the launcher refuses more than 2^31 - 1 tiles, so `count` and every number of a tile fit, and a
+// row of tiles has at most 2^25, so a swath of them fits, too.
 struct TileOrder {
   unsigned rows, columns, count;
 
