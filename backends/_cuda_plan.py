@@ -8,7 +8,7 @@ from ._cuda_source import Variant
 def blocks(v: Variant, extents: tuple[int, int], batch: int, multiprocessors: int) -> int:
     """No more blocks than the device holds at one time, in whole clusters.
 
-    No more than there is work for, either; and where whole tiles are all that there is, no more than gives each
+    No more than there is work for, either; and where there are whole tiles alone, no more than gives each
     its share: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
     """
     held = max(1, multiprocessors * v.ctas_per_sm // v.cluster)

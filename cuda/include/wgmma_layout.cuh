@@ -10,8 +10,7 @@ static_assert(!TF32 || TRANS_B || !TRANS_A, "the loader turns B");
 constexpr bool SWAPPED = TF32 && !TRANS_A && !TRANS_B;
 constexpr bool LEFT_MN = TRANS_A || SWAPPED, RIGHT_MN = !TRANS_B && !SWAPPED;
 constexpr int LINE = 128 / sizeof(T); // entries: the K of a stage, the width of an MN-major block
-constexpr int LEFT_BOX = LEFT_MN ? LINE : 128,
-              RIGHT_BOX = 64; // rows, columns of C that a box belongs to
+constexpr int LEFT_BOX = LEFT_MN ? LINE : 128; // rows of C that a box belongs to
 
 __device__ __forceinline__ unsigned k_tiles_of(const Problem &p) {
   return unsigned((p.k + LINE - 1) / LINE);

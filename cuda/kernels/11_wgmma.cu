@@ -32,7 +32,7 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "direct"
@@ -40,14 +40,14 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "alone"
 // threads = [384, 1]
 // tile = [128, 256, 64]
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "128"
@@ -55,7 +55,7 @@
 // tile = [128, 128, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 // ///
 #include "realign.cuh"
 #include "wgmma_epilogue.cuh"
@@ -65,6 +65,7 @@
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
 static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1), "a consumer has 64 rows");
+constexpr int RIGHT_BOX = BOX, PARTS = 64 / BOX; // of 64 columns
 static_assert(RIGHT / CUTS >= 64 && RIGHT / CLUSTER >= 64, "pieces are whole boxes");
 
 struct Shared {
@@ -90,7 +91,7 @@ struct Copies {
   int left_boxes, right_boxes;
 
   __device__ __forceinline__ Copies(const Plan &plan)
-      : at(plan.item()), right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / 64)) {
+      : at(plan.item()), right_boxes(boxes_inside(plan.n - at.column, 64, at.width / 64) * PARTS) {
     left_boxes = right_boxes ? boxes_inside(plan.m - at.row, LEFT_BOX, LEFT / LEFT_BOX) : 0;
   }
 
@@ -108,9 +109,9 @@ struct Copies {
     }
 #pragma unroll
     for (int i = 0; i < RIGHT / RIGHT_BOX; ++i) {
-      const int column = int(at.column) + i * RIGHT_BOX;
-      const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k : column;
-      char *to = s.right[stage] + i * RIGHT_BOX * 128;
+      const int block = i / PARTS * 64, on = i % PARTS * RIGHT_BOX, column = int(at.column) + block;
+      const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k + on : column + on;
+      char *to = s.right[stage] + (block + on) * 128;
       if (i >= right_boxes) continue;
       if (CLUSTER == 1 || !at.shared)
         load_box(to, right, full, x, y, at.batch);

@@ -75,8 +75,7 @@ __device__ __forceinline__ void copy_by_engine(Shared &s, Plan plan, unsigned k_
       s.empty[ring.stage].wait(ring.phase ^ 1);
       full.arrive_expecting(2 * TILE_BYTES);
       copy_tile<LEFT_MN, LEFT_BOX>(s.left[ring.stage], left, full, int(at.row), i * LINE, at.batch);
-      copy_tile<false, RIGHT_BOX>(s.big[ring.stage], right, full, int(at.column), i * LINE,
-                                  at.batch);
+      copy_tile<false, 64>(s.big[ring.stage], right, full, int(at.column), i * LINE, at.batch);
     }
   }
 }
