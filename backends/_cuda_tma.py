@@ -122,7 +122,7 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
 
 def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
     """Lines of a box of A and of B: of K, as many as fit into 128 bytes, where that is not contiguous; else
-    128 of the left factor. A box of the right one, which the blocks of a cluster copy in turns, has `BOX` lines.
+    128 of the left factor. Boxes of the right one, which the blocks of a cluster copy in turns, have `BOX`.
     """
     right, left_is_b = kernel.variant.defines.get("BOX", 64), swapped(kernel, p)
     across = LINE_BYTES // ITEMSIZE[p.dtype]

@@ -16,13 +16,14 @@ struct TileOrder {
     unsigned row, column, batch;
   };
 
-  // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath.
+  // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath. Divisions by what the
+  // compiler does not know take long, so the usual case goes without.
   template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
-    const unsigned each = rows * columns, batch = index / each;
+    const unsigned each = rows * columns, batch = index < each ? 0 : index / each;
     const unsigned in_batch = index - batch * each, swath = in_batch / (group * columns);
     const unsigned in_swath = in_batch - swath * (group * columns);
     const unsigned height = min(unsigned(group), rows - swath * group);
-    const unsigned column = in_swath / height;
+    const unsigned column = height == group ? in_swath / group : in_swath / height;
     return {swath * group + in_swath - column * height, column, batch};
   }
 };

@@ -18,36 +18,39 @@ struct Item {
 
 // `left` rows and `right` columns are a CTA's whole tile; a cluster's are one below the other.
 template <int left, int right, int cluster, int group, int cuts> struct TilePlan {
-  static constexpr int TALL = left * cluster, NARROWEST = right / cuts;
+  static constexpr int TALL = left * cluster, NARROWEST = 64;
   // Edges up to so many rows or columns are pieces.
   static constexpr int SHORT = cluster > 1 ? left : 0, NARROW = cuts > 1 ? right / 2 : 0;
   static constexpr unsigned SPARE = 2; // pieces that take about as long as a whole tile
 
   index_t m, n;
   TileOrder order; // of the tiles that are no edges
-  unsigned clusters, id, rank, whole, cut, beside, below, turn = 0;
+  unsigned clusters, id, rank, beside, below, turn = 0;
+  // Whole tiles: of all clusters, of this one, and of an incomplete last round; how often the others are halved.
+  unsigned whole, tiles, late, halvings = 0;
 
   __device__ __forceinline__ TilePlan(index_t rows, index_t columns, index_t batch, unsigned rank)
       : m(rows), n(columns), order(m - SHORT, n - NARROW, batch, TALL, right),
         clusters(gridDim.x / cluster), id(blockIdx.x / cluster), rank(rank) {
-    const unsigned rest = order.count % clusters;
-    cut = 1;
-    while (cut < cuts && rest * cut * 2 <= clusters) cut *= 2;
-    whole = order.count - (cut > 1 ? rest : 0);
+    const unsigned rounds = order.count / clusters, rest = order.count - rounds * clusters;
+    while (1 << halvings < cuts && rest << (halvings + 1) <= clusters) ++halvings;
+    late = halvings ? 0 : rest;
+    whole = rounds * clusters + late;
+    tiles = rounds + (id < late);
     beside = n > index_t(order.columns) * right ? order.rows * unsigned(batch) : 0;
     below = m > index_t(order.rows) * TALL ? across() * unsigned(batch) : 0;
   }
 
   __device__ __forceinline__ unsigned across() const { return unsigned((n + right - 1) / right); }
 
+  __device__ __forceinline__ unsigned pieces() const { return (order.count - whole) << halvings; }
   __device__ __forceinline__ bool more() const {
-    return number() < whole + (order.count - whole) * cut + beside + below;
+    return number() < whole + pieces() + beside + below;
   }
   __device__ __forceinline__ void operator++() { ++turn; }
 
   // Whole tiles, then pieces. Clusters that the last round of whole tiles leaves idle are the first to take some.
   __device__ __forceinline__ unsigned number() const {
-    const unsigned late = whole % clusters, tiles = whole / clusters + (id < late);
     if (turn < tiles) return turn * clusters + id;
     const unsigned idle = late ? clusters - late : 0;
     unsigned i = turn - tiles;
@@ -62,9 +65,11 @@ template <int left, int right, int cluster, int group, int cuts> struct TilePlan
     unsigned i = number();
     if (i < whole) return tile(i, right, 0);
     i -= whole;
-    if (i < (order.count - whole) * cut)
-      return tile(whole + i / cut, right / int(cut), int(i % cut) * (right / int(cut)));
-    i -= (order.count - whole) * cut;
+    if (i < pieces()) {
+      const int width = right >> halvings, piece = int(i & ((1u << halvings) - 1));
+      return tile(whole + (i >> halvings), width, piece * width);
+    }
+    i -= pieces();
     return i < beside ? beside_all(i) : below_all(i - beside);
   }
 
@@ -77,7 +82,7 @@ private:
   __device__ __forceinline__ Item beside_all(unsigned i) const {
     const unsigned batch = i / order.rows;
     const index_t column = index_t(order.columns) * right;
-    const int width = cuts > 2 && n - column <= NARROWEST ? NARROWEST : right / 2;
+    const int width = n - column <= NARROWEST ? NARROWEST : right / 2;
     return {index_t(i - batch * order.rows) * TALL + rank * left, column, batch, width, true};
   }
   // No more rows than one CTA computes: those of a cluster have columns of their own.

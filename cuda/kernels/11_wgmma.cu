@@ -65,8 +65,6 @@
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
 static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1), "a consumer has 64 rows");
-constexpr int RIGHT_BOX = BOX, PARTS = 64 / BOX; // of 64 columns
-static_assert(RIGHT / CUTS >= 64 && RIGHT / CLUSTER >= 64, "pieces are whole boxes");
 
 struct Shared {
   char left[STAGES][LEFT * 128], right[STAGES][RIGHT * 128];
@@ -79,6 +77,9 @@ static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment
 
 // All warps go through the same items in the same order without a word.
 using Plan = TilePlan<LEFT, RIGHT, CLUSTER, GROUP, CUTS>;
+constexpr int RIGHT_BOX = BOX, PARTS = 64 / BOX; // of 64 columns
+static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
+              "pieces are whole boxes");
 
 // How many boxes of `each` out of `most` reach into what is left of an extent.
 __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
@@ -154,7 +155,7 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
                                          unsigned k_tiles, int consumer, int width) {
   if (width == columns)
     product.run<columns>(s, ring, k_tiles, consumer);
-  else if constexpr (columns * (CUTS > CLUSTER ? CUTS : CLUSTER) > RIGHT)
+  else if constexpr (columns > Plan::NARROWEST)
     multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
 }
 

@@ -23,7 +23,7 @@ static long long cover(index_t m, index_t n, index_t batch, unsigned blocks, uns
     for (; plan.more(); ++plan) {
       const Item at = plan.item();
       strange += at.width % 64 || at.width > right || at.batch >= batch;
-      strange += at.width * std::max(cuts, cluster) < right || (cluster == 1 && !at.shared);
+      strange += at.width < 64 || (cluster == 1 && !at.shared);
       work[blockIdx.x] += double(at.width) / right;
       for (index_t i = at.row; i < std::min(m, at.row + left); ++i)
         for (index_t j = at.column; j < std::min(n, at.column + at.width); ++j)
