@@ -135,7 +135,7 @@ def tiles(kernel: Kernel, p: Problem) -> int:
 def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
-    Persistent kernels ("persistent", "tma"): see `_cuda_plan`. "split_k": those of one part of K, see `split`.
+    Persistent kernels ("persistent", "tma"): see `_cuda_plan`. "split_k": one part of K, see `split`.
     """
     count = tiles(kernel, p)
     if count > MAX_BLOCKS:
