@@ -9,6 +9,7 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
+from . import _cuda_plan as planning
 from . import _cuda_realign as realigning
 from . import _cuda_split as splitting
 from . import _cuda_tma as tma
@@ -134,18 +135,16 @@ def tiles(kernel: Kernel, p: Problem) -> int:
 def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
-    Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
-    gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
-    "split_k": the blocks of one part of K, see `split`.
+    Persistent kernels ("persistent", "tma"): see `_cuda_plan`. "split_k": one part of K, see `split`.
     """
     count = tiles(kernel, p)
     if count > MAX_BLOCKS:
         raise Unavailable(f"{kernel.name} would need {count} blocks, a grid has at most {MAX_BLOCKS}")
     if kernel.header.launcher not in ("persistent", "tma") or not count:
         return count
-    v = kernel.variant
-    held, wanted = max(1, multiprocessors * v.ctas_per_sm // v.cluster), count // v.cluster
-    return v.cluster * _tiles(wanted, _tiles(wanted, held))
+    m, n, _ = extents(p)
+    extent = (n, m) if tma.swapped(kernel, p) else (m, n)
+    return planning.blocks(kernel.variant, extent, p.batch, multiprocessors)
 
 
 class Function(NamedTuple):

@@ -10,8 +10,8 @@ from ctypes import POINTER, c_int, c_longlong, c_uint, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_driver as cuda
+from ._cuda_session import allocate
 from ._cuda_tma import Matrix, taken
-from .base import Unavailable
 
 THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
 BYTES_PER_BLOCK = 8 * 2048
@@ -91,14 +91,7 @@ class Room:
     """Device memory that is given back by `release`, or when nobody holds it any more."""
 
     def __init__(self, device: cuda.Device, size: int) -> None:
-        try:
-            self.address = device.driver.alloc(size)
-        except cuda.CudaError as error:
-            if error.code != cuda.OUT_OF_MEMORY:
-                raise
-            free = device.driver.free_memory()
-            text = f"{size} bytes of device memory are needed to realign operands, {free} are free"
-            raise Unavailable(text) from error
+        self.address = allocate(device, size)
         self.release = weakref.finalize(self, _free, device, self.address)
 
 
