@@ -174,6 +174,7 @@ template <class V> V max(V a, V b) { return a < b ? b : a; }
 template <class V> inline V __ldg(const V *p) { return *p; }
 template <class V> inline V __ldcs(const V *p) { return *p; }
 template <class V> inline void __stcs(V *p, V value) { *p = value; }
+template <class V> inline void __stwb(V *p, V value) { *p = value; }
 
 /* Both halves of a shuffle are barriers of the warp: write, wait, read, wait. */
 template <class V> V shuffle_down(V value, unsigned delta, int line) {
