@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <ucontext.h>
 #include <vector>
 
@@ -38,11 +39,12 @@ struct Copy { /* an asynchronous one on its way: `size` bytes, of which the last
   const void *from;
   int size, bytes, group;
 };
+constexpr size_t STACK = 1 << 16;
 struct Fiber {
   ucontext_t start;
   jmp_buf point; /* where it goes on, once it has started */
   bool started = false;
-  std::vector<char> stack;
+  std::unique_ptr<char[]> stack; /* not filled: most of it is never touched */
   Wait wait = RUNNING;
   int line = 0;
   double slot = 0;
@@ -146,12 +148,12 @@ template <class Body> int run_block(unsigned threads, Body body) {
     suspend(fibers[current]);
   };
   for (Fiber &f : fibers) {
-    f.stack.resize(1 << 16);
+    if (!f.stack) f.stack.reset(new char[STACK]);
     f.wait = RUNNING, f.started = false, f.group = 0;
     f.copies.clear();
     getcontext(&f.start);
-    f.start.uc_stack.ss_sp = f.stack.data();
-    f.start.uc_stack.ss_size = f.stack.size();
+    f.start.uc_stack.ss_sp = f.stack.get();
+    f.start.uc_stack.ss_size = STACK;
     f.start.uc_link = nullptr;
     void (*start)(void *) = entry<decltype(whole)>;
     makecontext(&f.start, (void (*)())start, 1, &whole);
