@@ -151,9 +151,10 @@ def _shapes(p: Problem) -> tuple[tuple[int, int, int], ...]:
 
 
 def _layouts(p: Problem, layout: Layout) -> list[Layout]:
-    """Matrices are padded, vectors are not."""
+    """Matrices are padded, vectors are not; that of a vector operation begins later by that many entries."""
     packed = Layout(layout.offset)
-    return {"gemm": [layout] * 3, "gemv": [layout, packed, packed]}.get(p.op, [packed] * 3)
+    moved = Layout(layout.offset + layout.pad)
+    return {"gemm": [layout] * 3, "gemv": [layout, packed, packed]}.get(p.op, [moved, packed, packed])
 
 
 def expected(p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

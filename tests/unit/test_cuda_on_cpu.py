@@ -18,6 +18,7 @@ from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
 from backends import _cuda_compile as compiling
 from backends.cuda_kernels import CudaKernel, load
 from backends.operands import numpy_dtype
+from suite.verify_compile import layouts
 from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
@@ -51,9 +52,19 @@ def dtypes(kernel):
         yield dtype
 
 
+@pytest.fixture(scope="module")
+def compiled_ahead(request):
+    """What the tests that were chosen need is compiled while the first of them run."""
+    chosen = [getattr(item, "callspec", None) for item in request.session.items]
+    kernels = {c.params["kernel"].name: c.params["kernel"] for c in chosen if c and "order" in c.params}
+    wanted = [(k.name, d, more) for k in kernels.values() for d in dtypes(k) for more in layouts(k, d)]
+    with stand_in.compiled_ahead(wanted):
+        yield
+
+
 @pytest.mark.parametrize("order", ["forward", "reverse", "random"])
 @pytest.mark.parametrize("kernel", ON_CPU, ids=lambda k: k.name)
-def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, device, monkeypatch):
+def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, compiled_ahead, device, monkeypatch):
     monkeypatch.setenv("KERNEL_ORDER", order)
     step = next((n for file, n in FEW.items() if kernel.path.name.startswith(file)), 2)
     start = ["forward", "reverse", "random"].index(order)
