@@ -6,25 +6,29 @@ device. Latency stands beside it: one launch from Python, and the wait for its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from backends import _cuda_driver
+from backends._cuda_driver import CudaError
 from backends._cuda_peaks import BYTES
 from backends.base import Problem, Session, Unavailable
 from backends.operands import Operands
 
 from . import gate, ladder_cuda, ladder_cuda_plan
+from .clocks import merged, read_clocks
 from .harness_candidates import Candidate
 from .harness_cells import cell
-from .harness_rounds import Watch
+from .harness_rounds import ReadClocks, Watch
 from .harness_sample import Entry, calibrate, take, timed
 from .harness_settings import CPU_MODE, Bench, Settings, reason_of
 from .ladder import Rung
 from .ladder_measure import TIMED_RUNS, Climb, Group, Trial
-from .record import Cell, GateResult
+from .record import Cell, Clocks, GateResult, Run
 
 ROOF_S = 0.004
 WAKE_S = 0.002
@@ -42,21 +46,71 @@ SEVERAL_ROUNDS_S = 0.05
 """A run that takes longer is timed in two rounds alone."""
 
 
-Gates = Callable[[list[Session], int], list[GateResult]]
+Raised = Callable[[Session], None]
+Gates = Callable[[list[Session], int, Raised], list[GateResult]]
 
 
-def checked(sessions: list[Session], seed: int) -> list[GateResult]:
+def checked(sessions: list[Session], seed: int, raised: Raised) -> list[GateResult]:
     """`gate.check_all`."""
-    return gate.check_all(sessions, seed=seed)
+    return gate.check_all(sessions, seed=seed, raised=raised)
+
+
+SPOILED = "spoiled"
+"""How the journal's key begins of a rung that spoiled CUDA in its process."""
+
+
+class Spoiled(Exception):
+    """A kernel did what no call of CUDA in this process recovers from.
+
+    cell: of its rung; None where it was a peak's. run: what was measured until then.
+    """
+
+    def __init__(self, reason: str, cell: Cell | None = None) -> None:
+        super().__init__(reason)
+        self.cell = cell
+        self.run = Run()
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cell, if there is one."""
+        return (self.cell,) if self.cell else ()
+
+    @property
+    def key(self) -> str:
+        """Names it in the journal."""
+        return spoiled_key(self.cell.config["rung"], self.cell.problem) if self.cell else ""
+
+
+def spoiled_key(rung: str, problem: Problem) -> str:
+    """A rung is not run again in the same arithmetic."""
+    return f"{SPOILED}/{rung}/{problem.dtype}/{problem.math}"
 
 
 @dataclass
 class CudaClimb(Climb):
-    """One run. gates: of the tests, as `gate` of `Climb`."""
+    """One run. gates, read: of the tests, as `gate` of `Climb`.
+
+    A kernel that spoils CUDA for the whole process ends it by `Spoiled`, noted in the journal. A run that
+    goes on with that journal, in a fresh process, leaves the rung out.
+    """
 
     asked: ladder_cuda_plan.CudaRequest
     provider: ladder_cuda.CudaLadder
     gates: Gates = checked
+    read: ReadClocks = read_clocks
+
+    def run(self) -> Iterator[Cell]:
+        try:
+            yield from super().run()
+        except Spoiled as spoiled:
+            if self.journal and spoiled.cell:
+                self.journal.append(spoiled.key, [spoiled.cell])
+            raise
+
+    def known_to_spoil(self, rung: Rung, problem: Problem) -> str:
+        """What the rung did in an earlier process of this run; empty when nothing is known."""
+        kept = self.journal.done if self.journal else {}
+        return next((cell.skip_reason for cell in kept.get(spoiled_key(rung.name, problem), ())), "")
 
     def group(self, problem: Problem, rungs: list[Rung], end: float, done: int) -> Group:
         """With the rungs that are meant for this problem."""
@@ -72,6 +126,21 @@ class CudaClimb(Climb):
         ]
 
 
+def _failed(reason: str) -> GateResult:
+    return GateResult(ok=False, failed="error", detail=reason)
+
+
+class Seen(Watch):
+    """The clocks that were read after each round, as one record."""
+
+    def __init__(self, seen: Sequence[Clocks | None]) -> None:
+        super().__init__(None)
+        self.seen = seen
+
+    def clocks(self, device: str) -> Clocks | None:
+        return merged(*self.seen)
+
+
 @dataclass
 class CudaGroup(Group):
     """All rungs on one problem."""
@@ -80,6 +149,16 @@ class CudaGroup(Group):
     """The throughput of every rung that is timed, by its name."""
     rounds: int = ROUNDS
     peaks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
+    seen: list[Clocks | None] = field(default_factory=list)
+    """Clocks after each round."""
+    lost: bool = False
+    """Has a kernel spoiled CUDA in this process?"""
+
+    @property
+    def cuda(self) -> CudaClimb:
+        """The climb, as what it is."""
+        assert isinstance(self.climb, CudaClimb)
+        return self.climb
 
     def _bench(self, operands: Operands) -> Bench:
         seed = self.climb.asked.seed
@@ -113,6 +192,29 @@ class CudaGroup(Group):
         self._tell("check of all rungs")
         self._gate([trial for trial in trials if trial.alive])
 
+    def _prepare(self, bench: Bench, trial: Trial) -> None:
+        if known := self.cuda.known_to_spoil(trial.rung, self.problem):
+            trial.skip, trial.gate = known, _failed(known)
+            return
+        super()._prepare(bench, trial)
+        self._look_at(trial)
+
+    def _look_at(self, trial: Trial) -> None:
+        """Spoiled, if what stopped the rung stops every other one too."""
+        if trial.skip and (reason := _cuda_driver.device(0).lost()):
+            self._end(trial, reason)
+
+    def _end(self, trial: Trial, reason: str) -> None:
+        p, self.lost = self.problem, True
+        said = f"spoiled CUDA for its whole process at {p.m}x{p.n}x{p.k}: {reason}"
+        trial.gate = _failed(said)
+        raise Spoiled(f"{trial.rung.name} {said}", self._skipped(trial, said))
+
+    def _close(self, trials: Sequence[Trial]) -> None:
+        """Nothing can be freed any more where CUDA is lost: the end of the process does it."""
+        if not self.lost:
+            super()._close(trials)
+
     def _check(self, trial: Trial) -> str:
         """All rungs are checked together, when all are open."""
         return ""
@@ -135,6 +237,15 @@ class CudaGroup(Group):
             trial.skip = reason_of(error)
         finally:
             bench.leave()
+        self._look_at(trial)
+
+    def _visit(self, bench: Bench, trial: Trial, round_: int) -> None:
+        super()._visit(bench, trial, round_)
+        self._look_at(trial)
+
+    def _look(self) -> None:
+        with contextlib.suppress(Exception):  # whatever a reader raises, the measurement goes on without it
+            self.seen.append(self.cuda.read("cuda"))
 
     def _affords(self, trial: Trial, round_: int) -> bool:
         assert trial.entry is not None
@@ -147,17 +258,20 @@ class CudaGroup(Group):
         for trial in trials:
             by_problem.setdefault(ladder_cuda.problem_of(trial.rung, self.problem), []).append(trial)
         for group in by_problem.values():
-            sessions = [trial.one.session for trial in group if trial.one]
-            for trial, found in zip(group, self._gates(sessions), strict=True):
+            for trial, found in zip(group, self._gates(group), strict=True):
                 trial.gate = found
                 if trial.one:
                     trial.one.gate = found
                 trial.skip = "" if found.ok else f"gate failed ({found.failed}): {found.detail}"
 
-    def _gates(self, sessions: list[Session]) -> list[GateResult]:
-        climb = self.climb
-        assert isinstance(climb, CudaClimb)
-        return climb.gates(sessions, climb.asked.seed)
+    def _gates(self, trials: Sequence[Trial]) -> list[GateResult]:
+        sessions = [trial.one.session for trial in trials if trial.one]
+
+        def raised(session: Session) -> None:
+            if reason := _cuda_driver.device(0).lost():
+                self._end(next(t for t in trials if t.one and t.one.session is session), reason)
+
+        return self.cuda.gates(sessions, self.cuda.asked.seed, raised)
 
     def _take(self, trial: Trial, round_: int) -> None:
         super()._take(trial, round_)
@@ -165,7 +279,11 @@ class CudaGroup(Group):
 
     def _roof(self, trials: Any) -> None:
         for kind in (self.problem.math, BYTES):
-            found = self.climb.provider.peak(kind, ROOF_S)  # type: ignore[attr-defined]
+            try:
+                found = self.cuda.provider.peak(kind, ROOF_S)
+            except CudaError as error:
+                self.lost = bool(_cuda_driver.device(0).lost())
+                raise Spoiled(f"the peak of {kind}: {error}") from error
             self.peaks.setdefault(kind, []).append((found.per_s, found.instruction))
 
     def _cells(self, bench: Bench, trial: Trial) -> list[Cell]:
@@ -174,7 +292,7 @@ class CudaGroup(Group):
             return [self._skipped(trial, trial.skip)]
         found = []
         for timing, entry in (("throughput", self.queued[trial.rung.name]), ("latency", trial.entry)):
-            made = cell(bench, trial.one, entry, CPU_MODE, Watch(None))
+            made = cell(bench, trial.one, entry, CPU_MODE, Seen(self.seen))
             found.append(self._completed(made, trial, timing))
         return found
 

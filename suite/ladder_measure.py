@@ -170,9 +170,12 @@ class Group:
             self._time(bench, [trial for trial in trials if trial.alive])
             return [cell for trial in trials for cell in self._cells(bench, trial)]
         finally:
-            for trial in trials:
-                if trial.one:
-                    trial.one.close()
+            self._close(trials)
+
+    def _close(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            if trial.one:
+                trial.one.close()
 
     def _bench(self, operands: Operands) -> Bench:
         device = self.climb.provider.device
@@ -274,7 +277,11 @@ class Group:
             self.rng.shuffle(order)
             for trial in order:
                 self._visit(bench, trial, round_)
+            self._look()
             longest = max(longest, clock.now() - start)
+
+    def _look(self) -> None:
+        """At the clocks, after a round."""
 
     def _affords(self, trial: Trial, round_: int) -> bool:
         """A slow rung does not keep the others from their rounds: it is left out of the later ones."""

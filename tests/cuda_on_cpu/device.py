@@ -101,6 +101,11 @@ def held() -> int:
     return int(loaded.fake_graphs()) * 10**9 + int(loaded.fake_held())
 
 
+def spoil(now: bool) -> None:
+    """Does the kernel that FAKE_SPOIL names spoil the device from now on? It does, unless told not to."""
+    ctypes.c_int.in_dll(ctypes.CDLL(str(library("driver"))), "fake_harmless").value = not now
+
+
 def _forget() -> None:
     for cached in (cuda.driver, cuda.device, launching.function, probing._probe):
         cached.cache_clear()

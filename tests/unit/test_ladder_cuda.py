@@ -6,6 +6,8 @@ import csv
 import importlib.util
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from backends import Problem, _cuda_compile, _cuda_source, cublas
+from backends._cuda_driver import CudaError
 from backends._cuda_peaks import Rate
 from suite import (
     journal,
@@ -27,7 +30,7 @@ from suite.analysis import ladder_cuda as analysis
 from suite.exits import Exit, Stop
 from suite.experiments import _ladder_cuda as experiment
 from suite.experiments import ladder as command
-from suite.ladder_cuda_measure import CudaClimb, checked
+from suite.ladder_cuda_measure import CudaClimb, CudaGroup, Spoiled, checked
 from suite.ladder_cuda_plan import CudaRequest
 from suite.record import GateResult
 from suite.render import ladder as render
@@ -41,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PEAK_FLOP_S, PEAK_BYTE_S = 1e12, 1e11
 
 
-def right(sessions, seed):
+def right(sessions, seed, raised):
     return [GateResult(ok=True, max_error=1e-8) for _ in sessions]
 
 
@@ -166,8 +169,8 @@ class TestClimb:
     def test_a_wrong_rung_is_not_timed_and_ends_the_command_with_an_error(self, world):
         bad = GateResult(ok=False, failed="exact", detail="C[3, 3] is 1")
 
-        def gate(sessions, seed):
-            good = right(sessions, seed)
+        def gate(sessions, seed, raised):
+            good = right(sessions, seed, raised)
             return [bad if s.info.kernel == "shared_tile" else g for s, g in zip(sessions, good, strict=True)]
 
         one = climb(msgspec.structs.replace(ASKED, parts=("square",)), gate)
@@ -187,6 +190,127 @@ class TestClimb:
     def test_the_real_gate_passes_on_the_stand_in(self, world):
         one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
         assert [c for c in command.measure(one).cells if not c.gate.ok or not c.samples_s] == []
+
+
+SPOILING = """
+import json, sys
+from pathlib import Path
+import pytest
+from backends import _cuda_compile, cublas
+from backends._cuda_peaks import Rate
+from suite import ladder_cuda
+from suite.cli import main
+from tests.cuda_on_cpu import device as stand_in
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(cublas, "library_paths", lambda path=str(stand_in.library("cublas")): [path])
+    patch.setattr(_cuda_compile, "version", lambda: (13, 0))
+    patch.setattr(ladder_cuda.CudaLadder, "peak", lambda *_: Rate(1e12, "FFMA"))
+    with stand_in.device():
+        with Path(sys.argv[0]).with_suffix(".starts").open("a") as file:
+            file.write(json.dumps(sys.argv[1:]) + "\\n")
+        main()
+"""
+
+
+@needs_compilers
+class TestSpoiled:
+    """A kernel after which no call of CUDA in its process works any more: `shared_tile`, found out late."""
+
+    ASKED = msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,))
+
+    @pytest.fixture
+    def spoiling(self, world, monkeypatch):
+        monkeypatch.setenv("FAKE_SPOIL", "shared_tile")
+        stand_in._forget()
+        yield
+        monkeypatch.delenv("FAKE_SPOIL")
+        stand_in._forget()
+
+    def test_the_climb_ends_and_the_next_process_leaves_the_rung_out(self, spoiling, tmp_path):
+        path, first = tmp_path / "kept.jsonl", climb(self.ASKED, checked)
+        first.journal = command.journal_for(first, path, resume=False)
+        with pytest.raises(Spoiled, match=r"02_shared_tile spoiled CUDA .* at 16x16x16: .*700") as caught:
+            command.measure(first)
+        first.journal.close()
+        assert [c.problem.op for c in caught.value.run.cells if c.samples_s] == ["copy"] * 4
+        assert caught.value.run.cells[-1].gate.failed == "error" and not caught.value.run.complete
+
+        stand_in._forget()  # as in a fresh process
+        again = climb(self.ASKED, checked)
+        again.journal = command.journal_for(again, path, resume=True)
+        found = command.measure(again)
+        again.journal.close()
+        timed = {c.config["rung"]: bool(c.samples_s) for c in found.cells if c.problem.op == "gemm"}
+        assert timed == {
+            "01_naive": True, "01_naive/uncoalesced": True, "02_shared_tile": False, "cublas": True,
+        }  # fmt: skip
+        with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
+            command.ending(found, None, again.provider)
+        assert "spoiled CUDA for its whole process" in shown(found)
+
+    def test_whoever_raised_first_in_the_check_is_blamed(self, spoiling, monkeypatch):
+        one = climb(self.ASKED, checked)
+        monkeypatch.setattr(CudaGroup, "_prepare", silent(CudaGroup._prepare))
+        with pytest.raises(Spoiled, match=r"^02_shared_tile spoiled CUDA"):
+            list(one.run())
+
+    def test_a_peak_is_no_rung(self, spoiling):
+        one = climb(self.ASKED)
+
+        def peak(kind, seconds):
+            raise CudaError("launch of peak", 700, "CUDA_ERROR", "error")
+
+        one.provider.peak = peak
+        with pytest.raises(Spoiled, match="the peak of fp32: launch of peak") as caught:
+            list(one.run())
+        assert caught.value.cell is None
+
+    def test_without_a_journal_what_was_measured_is_shown_and_is_an_error(self, spoiling):
+        one = climb(self.ASKED, checked)
+        with pytest.raises(Spoiled) as caught:
+            command.measure(one)
+        found = experiment.go_on(one, caught.value, 1.0)
+        assert "31_copy" in shown(found)
+        with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
+            command.ending(found, None, one.provider)
+        whole = msgspec.structs.replace(found, cells=found.cells[:-1])
+        with pytest.raises(Stop, match="CUDA was lost in this process"):
+            command.ending(whole, None, one.provider)
+
+    def test_the_command_goes_on_in_a_fresh_process(self, world, tmp_path):
+        script, target = tmp_path / "climb.py", tmp_path / "run.json"
+        script.write_text(SPOILING)
+        words = ["ladder", "--device", "cuda", "--part", "square,ragged", "--sizes", "16", "--ragged", "17"]
+        for name in ("01_naive", "02_shared_tile"):
+            words += ["--rung", name]
+        words += ["--time-budget", "60", "-q", "--export-json", str(target)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_SPOIL": "shared_tile"}
+        env["XDG_STATE_HOME"] = str(tmp_path)
+        done = subprocess.run(
+            [sys.executable, str(script), *words], env=env, cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 1, done.stderr
+        assert "note: 02_shared_tile spoiled CUDA for its whole process at 16x16x16" in done.stderr
+        assert "error: wrong results: 02_shared_tile" in done.stderr
+        starts = [json.loads(line) for line in script.with_suffix(".starts").read_text().splitlines()]
+        assert len(starts) == 2 and starts[1][: len(words)] == words and "--resume" in starts[1]
+        cells = journal.load_run(target).cells
+        assert {(c.config["rung"], c.problem.m) for c in cells if c.samples_s} == {
+            (name, size) for name in ("01_naive", "cublas") for size in (16, 17)
+        }
+        assert list((tmp_path / "gemm-crossover").glob("*.jsonl")) == [], "the journal is not left behind"
+
+
+def silent(prepare):
+    """`_prepare` on a device where the kernel that spoils it has not been launched yet."""
+
+    def prepared(self, bench, trial):
+        stand_in.spoil(False)
+        prepare(self, bench, trial)
+        stand_in.spoil(True)
+
+    return prepared
 
 
 def groups(run):
