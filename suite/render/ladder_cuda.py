@@ -15,7 +15,7 @@ from backends.base import Problem
 from ..analysis.ladder_cuda import Group, Step, check, groups, problems, ragged, steps
 from ..journal import compact
 from ..ladder_cuda_plan import IN_BYTES, TITLES
-from ..record import Run
+from ..record import Clocks, Run
 from . import figures, markdown, plot
 from .comparison import fitted, machine_line
 from .ladder import bars, explained
@@ -202,6 +202,7 @@ CSV_COLUMNS = (
     "spread", "latency_s", "flop_s", "byte_s", "share_of_roof", "of_cublas", "of_whole_size", "gain",
     "roof_flop_s", "roof_instruction", "roof_byte_s", "flop_per_byte_tile", "registers", "shared_bytes",
     "occupancy", "local_bytes", "max_error", "gate", "verified", "skip_reason",
+    "sm_mhz_first", "sm_mhz_last", "temperature_c", "power_w", "throttle",
 )  # fmt: skip
 
 
@@ -228,4 +229,8 @@ def _csv_row(part: str, step: Step) -> list[object]:
     row += [config.get("flop_per_byte", {}).get("tile"), config.get("registers"), counted(config, "shared")]
     row += [config.get("occupancy"), config.get("local_bytes"), gate.max_error if gate else None]
     row += ["not run" if gate is None else "ok" if gate.ok else f"failed: {gate.failed}"]
-    return [*row, cell.verified, cell.skip_reason]
+    return [*row, cell.verified, cell.skip_reason, *_csv_clocks(cell.clocks or Clocks())]
+
+
+def _csv_clocks(c: Clocks) -> list[object]:
+    return [c.before_mhz, c.after_mhz, c.temperature_c, c.power_w, " ".join(c.throttle)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -32,7 +33,7 @@ from suite.experiments import _ladder_cuda as experiment
 from suite.experiments import ladder as command
 from suite.ladder_cuda_measure import CudaClimb, CudaGroup, Spoiled, checked
 from suite.ladder_cuda_plan import CudaRequest
-from suite.record import GateResult
+from suite.record import Clocks, GateResult
 from suite.render import ladder as render
 from suite.render.ladder_cuda_details import notes
 from tests.cuda_on_cpu import device as stand_in
@@ -75,9 +76,27 @@ def world():
     cublas.library.cache_clear()
 
 
+def reader():
+    """Clocks that fall by 15 MHz with each reading, of a GPU that grows warmer."""
+    count = itertools.count()
+
+    def read(device):
+        n = next(count)
+        reasons = ("sw_power_cap",) if n % 2 else ()
+        return Clocks(
+            before_mhz=1980 - 15 * n,
+            nominal_mhz=1980,
+            throttle=reasons,
+            temperature_c=40 + n,
+            power_w=600.0 + n,
+        )
+
+    return read
+
+
 def climb(asked=ASKED, gate=right):
     one = experiment.climb_of(asked, ladder_cuda.CudaLadder())
-    one.gates = gate
+    one.gates, one.read = gate, reader()
     peaks = {"bytes": Rate(PEAK_BYTE_S, "loads"), "fp32": Rate(PEAK_FLOP_S, "FFMA")}
     one.provider.peak = lambda kind, seconds: peaks[kind]
     return one
@@ -135,6 +154,25 @@ class TestClimb:
         config = by_name(run, ("square", "float32", "fp32"), 32)["02_shared_tile"].cell.config
         assert config["flop_per_byte"] == {"tile": 8.0} and config["occupancy"] == 1.0
         assert config["registers"] == 32 and config["local_bytes"] == 0
+
+    def test_clocks_are_read_after_every_round(self, run):
+        (first,) = {c.clocks for c in run.cells if c.problem == run.cells[0].problem}
+        assert first == Clocks(
+            before_mhz=1980,
+            after_mhz=1980 - 15 * 5,
+            nominal_mhz=1980,
+            throttle=("sw_power_cap",),
+            temperature_c=45,
+            power_w=605.0,
+        )
+        assert all(c.clocks for c in run.cells)
+
+    def test_a_reader_that_raises_stops_nothing(self, world):
+        one = climb(msgspec.structs.replace(ASKED, parts=("copy",)))
+        one.read = lambda device: 1 / 0
+        found = command.measure(one)
+        assert all(c.samples_s and c.clocks is None for c in found.cells)
+        assert "Clocks, temperature and power could not be read." in shown(found)
 
     def test_an_interrupted_climb_is_gone_on_with(self, world, tmp_path):
         asked = msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,))
@@ -331,6 +369,7 @@ class TestTables:
             "occupancy",
             "FLOP/B", "float32 in fp32, y = A x: GB/s", "% of the nearest whole size", "by FFMA",
             "starting an empty kernel", "4.00 µs", "TFLOP/s over size; the line is the peak",
+            "SM clock after the rounds", "(at most 1980), up to", "slowed down by sw_power_cap.",
             "c = a: GB/s", "2^6",
         ):  # fmt: skip
             assert words in text, words
@@ -389,6 +428,7 @@ class TestTables:
         first = rows[0]
         assert float(first["flop_s"]) > 0 and first["roof_instruction"] == "FFMA"
         assert first["flop_per_byte_tile"] == "0.25" and first["gate"] == "ok"
+        assert float(first["power_w"]) >= 600 and first["throttle"] == "sw_power_cap"
         text = render.makers(run)["markdown"]().decode()
         assert "| 02_shared_tile |" in text and "### float32 in fp32, M = N = K: TFLOP/s" in text
 
