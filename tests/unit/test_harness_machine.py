@@ -96,7 +96,7 @@ def test_throttled(reading, expected):
 
 
 class Nvml:
-    """Answers as NVML does: 1980 MHz nominal, 1200 now, held back by power and by being idle; 61 °C, 689.5 W."""
+    """Answers as NVML does: 1980 MHz nominal, 1200 now, held back by power and idling; 61 °C, 689.5 W."""
 
     @staticmethod
     def _give(target, value):
