@@ -19,7 +19,7 @@ from backends._cuda_peaks import BYTES
 from backends.base import Problem, Session, Unavailable
 from backends.operands import Operands
 
-from . import gate, ladder_cuda, ladder_cuda_plan
+from . import gate, ladder_cuda, ladder_cuda_compile, ladder_cuda_plan
 from .clocks import merged, read_clocks
 from .harness_candidates import Candidate
 from .harness_cells import cell
@@ -27,7 +27,7 @@ from .harness_rounds import ReadClocks, Watch
 from .harness_sample import Entry, calibrate, take, timed
 from .harness_settings import CPU_MODE, Bench, Settings, reason_of
 from .ladder import Rung
-from .ladder_measure import TIMED_RUNS, Climb, Group, Trial
+from .ladder_measure import TIMED_RUNS, Climb, Group, Trial, key_of
 from .record import Cell, Clocks, GateResult, Run
 
 ROOF_S = 0.004
@@ -39,8 +39,14 @@ LATENCY_BLOCK_S = 0.001
 ROUNDS = 6
 """The fewest that an interval can be made of without assuming a distribution; there are many problems."""
 
-SLOW_S = 1.0
-"""Seconds for all checks and two rounds of a rung, up to which it is never too slow."""
+SLOW_S = 0.4
+"""Seconds for all runs of a rung on one problem, up to which it is never too slow."""
+
+SHARE = 8
+"""Beyond that, all its runs may take one such part of the time left for the problem."""
+
+SLOW_CALLS = 3 + 1 + 2 * TIMED_RUNS
+"""Runs of a slow rung: those of the check, the first one, and one both ways in each of its rounds."""
 
 SEVERAL_ROUNDS_S = 0.05
 """A run that takes longer is timed in two rounds alone."""
@@ -100,6 +106,9 @@ class CudaClimb(Climb):
     read: ReadClocks = read_clocks
 
     def run(self) -> Iterator[Cell]:
+        kept = self.journal.done if self.journal else {}
+        left = [p for p in self.asked.problems if key_of(p) not in kept]
+        ladder_cuda_compile.ahead(self.chosen(), left)
         try:
             yield from super().run()
         except Spoiled as spoiled:
@@ -148,6 +157,7 @@ class CudaGroup(Group):
     queued: dict[str, Entry] = field(default_factory=dict)
     """The throughput of every rung that is timed, by its name."""
     rounds: int = ROUNDS
+    least_rounds: int = ROUNDS
     peaks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     seen: list[Clocks | None] = field(default_factory=list)
     """Clocks after each round."""
@@ -177,13 +187,22 @@ class CudaGroup(Group):
         """Nothing is assumed before the first run: a small product says nothing about a large one."""
         return 0.0
 
-    def _second_call(self, entry: Entry, first_s: float) -> float:
-        """The first call of a kernel or library loads it."""
+    def _second_call(self, trial: Trial, entry: Entry, first_s: float) -> float:
+        """The first call may load what it runs, cuBLAS at every size; a slow kernel that ran before does not."""
+        name = trial.rung.name
+        known = name != ladder_cuda.REFERENCE and (name, self.problem.dtype) in self.climb.rates
+        if known and first_s > SEVERAL_ROUNDS_S:
+            return first_s
         return min(first_s, timed(self.climb.clock, entry, 1))
 
     def _too_slow(self, trial: Trial, run_s: float) -> str:
-        runs = len(gate.trials(gate.Setting(self.problem), True)) + TIMED_RUNS
-        return "" if runs * run_s <= SLOW_S else super()._too_slow(trial, run_s)
+        left = max(0.0, self.end - self.climb.clock.now())
+        if SLOW_CALLS * run_s <= max(SLOW_S, left / SHARE):
+            return ""
+        return (
+            f"a run takes about {run_s:.2g} s, checking and timing it {SLOW_CALLS * run_s:.2g} s: more than "
+            f"1/{SHARE} of the {left:.2g} s left for this problem (--time-budget)"
+        )
 
     def _prepare_all(self, bench: Bench, trials: Sequence[Trial]) -> None:
         """Open all rungs, on whatever lies in the device's memory, and check them together."""
@@ -226,8 +245,9 @@ class CudaGroup(Group):
 
     def _ready(self, bench: Bench, trial: Trial) -> None:
         """The data that it is timed on, and how many runs make a sample."""
-        assert trial.one is not None
-        entry = Entry(trial.one.session, kind="device", timing="throughput")
+        assert trial.one is not None and trial.entry is not None
+        known_s = trial.entry.estimate_s
+        entry = Entry(trial.one.session, kind="device", timing="throughput", estimate_s=known_s)
         bench.enter(trial.one.session)
         try:
             trial.one.session.upload()

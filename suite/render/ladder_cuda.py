@@ -19,6 +19,7 @@ from ..record import Clocks, Run
 from . import figures, markdown, plot
 from .comparison import fitted, machine_line
 from .ladder import bars, explained
+from .ladder_cuda_best import best_tables, of_ours
 from .ladder_cuda_details import counted, details, notes
 from .tables import Shown
 from .terminal import show_table, utf8
@@ -46,8 +47,8 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> None:
 
 
 def overviews(run: Run) -> list[Shown]:
-    """Every part's rates over its problems, then what starting a kernel costs."""
-    return [*(overview(run, group) for group in groups(run)), *launches(run)]
+    """The fastest variants, every part's rates over its problems, then what starting a kernel costs."""
+    return [*best_tables(run), *(overview(run, group) for group in groups(run)), *launches(run)]
 
 
 def recorded(run: Run) -> str:
@@ -92,6 +93,8 @@ def overview(run: Run, group: Group) -> Shown:
     found = {p: (ragged if part == "ragged" else steps)(run, group, p) for p in problems(run, group)}
     names = [r["name"] for r in run.options["rungs"] if any(_of(s, r["name"]) for s in found.values())]
     rows = tuple((name, *(_figure(part, _of(s, name)) for s in found.values())) for name in names)
+    if part not in ("square", "ragged"):  # whose rungs are steps, of which the last is the fastest
+        rows += (("fastest of ours", *map(of_ours, found.values())),)
     unit = "GB/s" if part in IN_BYTES else "TFLOP/s"
     meaning = ", ".join(words for _, words in _shares(part))
     title = f"{heading(group)}: {unit} ({meaning})"

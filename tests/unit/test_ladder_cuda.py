@@ -33,6 +33,7 @@ from suite.experiments import _ladder_cuda as experiment
 from suite.experiments import ladder as command
 from suite.ladder_cuda_measure import CudaClimb, CudaGroup, Spoiled, checked
 from suite.ladder_cuda_plan import CudaRequest
+from suite.ladder_measure import Trial
 from suite.record import Clocks, GateResult
 from suite.render import ladder as render
 from suite.render.ladder_cuda_details import notes
@@ -219,11 +220,33 @@ class TestClimb:
 
     def test_a_first_call_that_loads_a_library_does_not_pass_for_a_slow_one(self, world, monkeypatch):
         one = climb(msgspec.structs.replace(ASKED, parts=("copy",)))
-        problem = Problem(op="copy", n=64)
-        group = one.group(problem, one.chosen(), one.clock.now() + 1.0, 0)
-        calls = iter([30.0, 1e-5])
-        monkeypatch.setattr(ladder_cuda_measure, "timed", lambda *_: next(calls))
-        assert group._second_call(None, next(calls)) == 1e-5
+        group = one.group(Problem(op="copy", n=64), one.chosen(), one.clock.now() + 1.0, 0)
+        ours, library = (Trial(rung) for rung in (group.rungs[0], one.chosen()[-1]))
+        monkeypatch.setattr(ladder_cuda_measure, "timed", lambda *_: 1e-5)
+        assert group._second_call(ours, None, 0.3) == group._second_call(library, None, 0.3) == 1e-5
+        one.rates = {(trial.rung.name, "float32"): 1e12 for trial in (ours, library)}
+        assert group._second_call(ours, None, 0.3) == 0.3, "a slow kernel is not run more often than it must"
+        assert group._second_call(library, None, 0.3) == 1e-5
+
+    def test_a_slow_rung_may_take_its_part_of_the_time_left(self, world):
+        one = climb(ASKED)
+        group = one.group(Problem(m=64, n=64, k=64), one.chosen(), one.clock.now() + 8.0, 0)
+        trial = Trial(group.rungs[0])
+        assert group._too_slow(trial, 0.05) == group._too_slow(trial, 0.1) == ""
+        assert "a run takes about 0.2 s, checking and timing it 1.6 s: more than 1/8" in group._too_slow(
+            trial, 0.2
+        )
+
+    def test_what_is_needed_is_compiled_ahead(self, world, monkeypatch):
+        one, opened, early = climb(msgspec.structs.replace(ASKED, parts=("gemv",))), [], []
+        real = _cuda_compile.compile_kernel
+        monkeypatch.setattr(
+            _cuda_compile, "compile_kernel", lambda name, *a: early.append(name) or real(name, *a)
+        )
+        monkeypatch.setattr(one, "group", lambda *_: opened.append(list(early)) or pytest.skip("enough"))
+        with pytest.raises(pytest.skip.Exception):
+            list(one.run())
+        assert opened == [["cuda:20_gemv_warp_row"]]
 
     def test_the_real_gate_passes_on_the_stand_in(self, world):
         one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
