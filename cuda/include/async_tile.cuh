@@ -11,10 +11,16 @@
 #include "cp_async.cuh"
 #include "problem.cuh"
 
-template <int EXTENT, int DEPTH, int LD> struct AsyncTile {
+// I_INNER: whoever compiles it knows that stride_i is 1. Then a thread's entries are at known distances, and
+// one address serves them all.
+template <int EXTENT, int DEPTH, int LD, bool I_INNER = false> struct AsyncTile {
   static constexpr int ACROSS = THREADS / DEPTH; // threads that copy entries of the same k
   static constexpr int ENTRIES = EXTENT / ACROSS;
   static_assert(THREADS % DEPTH == 0 && EXTENT % ACROSS == 0, "threads copy equally many entries");
+#ifndef RUN_K
+#define RUN_K 8
+#endif
+  static constexpr int RUN = DEPTH < RUN_K ? DEPTH : RUN_K; // neighbours along k: as many go to different banks
 
   const T *from;      // this thread's next entry
   index_t step, turn; // from an entry to the next, and from its last one to the next stage
@@ -23,11 +29,12 @@ template <int EXTENT, int DEPTH, int LD> struct AsyncTile {
   // Entry (i, k) is data[i * stride_i + k * stride_k]; the block takes i from `first` on, of `extent`.
   __device__ __forceinline__ AsyncTile(const T *data, index_t stride_i, index_t stride_k,
                                        index_t first, index_t extent) {
-    const bool along_k = stride_k == 1; // neighbouring threads take neighbours in memory
-    k = along_k ? threadIdx.x % DEPTH : threadIdx.x / ACROSS;
-    const int i = along_k ? threadIdx.x / DEPTH : threadIdx.x % ACROSS;
+    const bool along_k = !I_INNER && stride_k == 1; // neighbouring threads take neighbours in memory
+    const int t = threadIdx.x;
+    k = along_k ? t % RUN + t / (RUN * ACROSS) * RUN : t / ACROSS;
+    const int i = along_k ? t / RUN % ACROSS : t % ACROSS;
     from = data + (first + i) * stride_i + k * stride_k;
-    step = ACROSS * stride_i, turn = DEPTH * stride_k - (ENTRIES - 1) * step;
+    step = I_INNER ? 0 : ACROSS * stride_i, turn = DEPTH * stride_k - (ENTRIES - 1) * step;
     to = k * LD + i;
     inside = (int(min(extent - first, index_t(EXTENT))) - i + ACROSS - 1) / ACROSS;
   }
@@ -37,14 +44,16 @@ template <int EXTENT, int DEPTH, int LD> struct AsyncTile {
 #pragma unroll
     for (int e = 0; e < ENTRIES; ++e)
       if (e < inside)
-        cp_async<sizeof(T)>(stage + to + e * ACROSS, from + e * step,
+        cp_async<sizeof(T)>(stage + to + e * ACROSS, from + e * (I_INNER ? ACROSS : step),
                             k < depth ? int(sizeof(T)) : 0);
     from += depth * stride_k;
   }
 
   // Starts copying entry e of this thread, in order from 0 to ENTRIES - 1.
   __device__ __forceinline__ void copy(T *stage, int e) {
-    cp_async_if<sizeof(T)>(e < inside, stage + to + e * ACROSS, from);
+    cp_async_if<sizeof(T)>(e < inside, stage + to + e * ACROSS,
+                           from + (I_INNER ? e * ACROSS : 0));
+    if (I_INNER && e < ENTRIES - 1) return;
     from += e == ENTRIES - 1 ? turn : step;
     asm("" : "+l"(from)); // else it is found by multiplication each time
   }

@@ -5,28 +5,107 @@
 
 #include "epilogue.cuh"
 
-// `slab`: H x W sums, LD apart. Its row r, from column 0 on, belongs to row row + row_in_warp(r) of C, from
-// column `col` on. Called by a whole warp that has met at __syncwarp() since the sums were written.
+template <int WIDTH> struct alignas(WIDTH * sizeof(T)) Piece {
+  T at[WIDTH];
+};
+
+template <int WIDTH> union Bits {
+  Piece<WIDTH> piece;
+  int4 bits;
+};
+
+// H x W sums, LD apart. Where K was cut there are PARTS such slabs, `apart` sums apart, to be added up.
+template <int H, int W, int LD, int PARTS = 1> struct Slab {
+  const Acc *sums;
+  int apart;
+
+  template <int WIDTH> __device__ __forceinline__ void read(Acc (&to)[WIDTH], int row, int col) const {
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      to[e] = sums[row * LD + col + e];
+#pragma unroll
+      for (int part = 1; part < PARTS; ++part) to[e] += sums[part * apart + row * LD + col + e];
+    }
+  }
+
+  // Row r goes to row row_in_warp(r) of what begins at `c`, of which `rows` x `columns` entries, or none, are
+  // inside C. A lane takes BATCH pieces of WIDTH entries at a time. Nothing but accesses of C is conditional: no
+  // branch stands between one piece's latency and the next one's.
+  template <int WIDTH, int BATCH, bool ADD, class Rows>
+  __device__ __forceinline__ void store(const Problem &p, T *c, int rows, int columns,
+                                        Rows row_in_warp) const {
+    constexpr int BESIDE = W / WIDTH < 32 ? W / WIDTH : 32, DOWN = 32 / BESIDE; // lanes
+    constexpr int ACROSS = W / WIDTH / BESIDE, EACH = H / DOWN * ACROSS;       // pieces of a lane
+    constexpr int MANY = BATCH < EACH ? BATCH : EACH, STEP = MANY / ACROSS * DOWN;
+    static_assert(W % (WIDTH * BESIDE) == 0 && H % STEP == 0 && STEP > 0, "lanes have equal shares");
+    const int first = threadIdx.x % 32 / BESIDE, col = threadIdx.x % 32 % BESIDE * WIDTH;
+    const index_t row_bytes = p.c.row_stride * sizeof(T);
+    const index_t hop = WIDTH * BESIDE * (WIDTH > 1 ? 1 : p.c.col_stride);
+    c += WIDTH > 1 ? col : col * p.c.col_stride;
+#pragma unroll 1
+    for (int row = first; row < H; row += STEP) {
+      Piece<WIDTH> out[MANY];
+      T *to[MANY];
+      bool inside[MANY];
+#pragma unroll
+      for (int b = 0; b < MANY; ++b) {
+        const int r = row + b / ACROSS * DOWN, s = b % ACROSS * BESIDE * WIDTH;
+        const unsigned at = row_in_warp(r);
+        inside[b] = int(at) < rows && col + s < columns;
+        to[b] = (T *)((char *)c + at * row_bytes) + b % ACROSS * hop;
+        if (ADD && inside[b]) out[b] = *(const Piece<WIDTH> *)to[b];
+        finish<WIDTH, ADD>(p, out[b], r, col + s);
+      }
+#pragma unroll
+      for (int b = 0; b < MANY; ++b)
+        write_if(inside[b], to[b], out[b]);
+    }
+  }
+
+  template <int WIDTH>
+  static __device__ __forceinline__ void write_if(bool inside, T *to, const Piece<WIDTH> &piece) {
+    if constexpr (sizeof(piece) == 16) {
+      if (inside) __stwb((int4 *)to, Bits<WIDTH>{piece}.bits); // = makes four stores of it here
+    } else {
+      if (inside) *(Piece<WIDTH> *)to = piece;
+    }
+  }
+
+  // Epilogue of WIDTH neighbours; with ADD, `piece` is what C holds.
+  template <int WIDTH, bool ADD>
+  __device__ __forceinline__ void finish(const Problem &p, Piece<WIDTH> &piece, int row, int col) const {
+    Acc sums[WIDTH];
+    read(sums, row, col);
+#pragma unroll
+    for (int e = 0; e < WIDTH; ++e) {
+      Acc result = Acc(p.alpha) * sums[e];
+      if (ADD) result += Acc(p.beta) * to_acc(piece.at[e]);
+      from_acc(result, piece.at[e]);
+    }
+  }
+};
+
+// The slab's first entry is (row, col) of C number `batch`. Called by a whole warp that has met at a barrier
+// since the sums were written.
+template <int BATCH, int H, int W, int LD, int PARTS, class Rows>
+__device__ __forceinline__ void store_slab(const Problem &p, const Slab<H, W, LD, PARTS> &slab,
+                                           index_t row, index_t col, index_t batch, Rows row_in_warp) {
+  T *c = p.c.data + batch * p.c.batch_stride;
+  const bool vectors = W % VECTOR == 0 && p.n % VECTOR == 0 && c_takes_vectors(p, c);
+  c += row * p.c.row_stride + col * p.c.col_stride;
+  const int rows = int(min(p.m - row, index_t(1 << 30))), columns = int(min(p.n - col, index_t(W)));
+  if (vectors && p.beta != 0)
+    slab.template store<VECTOR, BATCH, true>(p, c, rows, columns, row_in_warp);
+  else if (vectors)
+    slab.template store<VECTOR, BATCH, false>(p, c, rows, columns, row_in_warp);
+  else if (p.beta != 0)
+    slab.template store<1, BATCH, true>(p, c, rows, columns, row_in_warp);
+  else
+    slab.template store<1, BATCH, false>(p, c, rows, columns, row_in_warp);
+}
+
 template <int H, int W, int LD, class Rows>
 __device__ __forceinline__ void store_slab(const Problem &p, const Acc *slab, index_t row,
                                            index_t col, index_t batch, Rows row_in_warp) {
-  T *c = p.c.data + batch * p.c.batch_stride;
-  const bool vectors = W % VECTOR == 0 && col + W <= p.n && c_takes_vectors(p, c);
-  const int each = vectors ? VECTOR : 1, in_row = W / each;
-#pragma unroll 1
-  for (int i = threadIdx.x % 32; i < H * in_row; i += 32) {
-    const int r = i / in_row, s = i % in_row * each;
-    const index_t to = row + row_in_warp(r);
-    if (to >= p.m || col + s >= p.n) continue;
-    T *entry = c + to * p.c.row_stride + (col + s) * p.c.col_stride;
-    const Acc *from = slab + r * LD + s;
-    if (!vectors) {
-      store_result(p, entry, *from);
-      continue;
-    }
-    Acc sums[VECTOR];
-#pragma unroll
-    for (int e = 0; e < VECTOR; ++e) sums[e] = from[e];
-    store_vector(p, entry, VECTOR, true, sums, 0);
-  }
+  store_slab<1>(p, Slab<H, W, LD>{slab, 0}, row, col, batch, row_in_warp);
 }

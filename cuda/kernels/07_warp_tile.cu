@@ -20,13 +20,28 @@
 // dtypes = ["float32", "float64"]
 // math = ["fp32", "fp64"]
 // launcher = "grid2d"
+// by_layout = true
 // min_sm = 80
 // teaches = "Issue slots: everything that is not an FFMA costs one, so make it rare."
 //
 // [[variant]]
 // threads = [256, 1]
 // tile = [128, 256, 8]
-// shared_bytes = 66560
+// shared_bytes = 69632
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 2 }
+//
+// [[variant]]
+// name = "steps1"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 69632
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 1 }
+//
+// [[variant]]
+// name = "steps4"
+// threads = [256, 1]
+// tile = [128, 256, 8]
+// shared_bytes = 69632
 // defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 4 }
 //
 // [[variant]]
@@ -35,9 +50,46 @@
 // tile = [128, 64, 16]
 // shared_bytes = 83968
 // defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 4 }
+//
+// [[variant]]
+// name = "sliced2"
+// threads = [256, 1]
+// tile = [128, 64, 16]
+// shared_bytes = 83968
+// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 2 }
+//
+// [[variant]]
+// name = "sliced16"
+// threads = [256, 1]
+// tile = [128, 64, 16]
+// shared_bytes = 83968
+// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 2, RUN_K = 16 }
+//
+// [[variant]]
+// name = "four"
+// threads = [256, 1]
+// tile = [128, 64, 32]
+// shared_bytes = 83968
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 3, SLICES = 4, STEPS = 4 }
+//
+// [[variant]]
+// name = "four2"
+// threads = [256, 1]
+// tile = [128, 64, 32]
+// shared_bytes = 83968
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 3, SLICES = 4, STEPS = 2 }
+//
+// [[variant]]
+// name = "four16"
+// threads = [256, 1]
+// tile = [128, 64, 16]
+// shared_bytes = 83968
+// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 4, STEPS = 2 }
 // ///
 #include "async_tile.cuh"
+#include "layout.cuh"
 #include "register_tile.cuh"
+#include "slab_epilogue.cuh"
 
 // Sums of 16 x 8 doubles do not fit in the registers: the columns of a tile are then taken in two passes.
 constexpr int PASSES = sizeof(T) == 8 ? 2 : 1, PASS_N = TILE_N / PASSES;
@@ -48,7 +100,9 @@ constexpr int STEP_M = LANES_M * VECTOR, STEP_N = LANES_N * VECTOR; // between a
 constexpr bool AHEAD = sizeof(T) == 4; // read one step ahead: doubles are slow, and registers short
 constexpr int UNROLL =
     AHEAD ? SLICE_K : 2; // with doubles, the whole of a stage wants too many registers
+constexpr int NARROW_M = TILE_M / 4, NARROW_N = TILE_N / 4 < STEP_N ? STEP_N : TILE_N / 4;
 static_assert(SLICE_K % 2 == 0, "steps take turns with two sets of fragments");
+static_assert(STEPS <= SLICE_K - AHEAD, "all copies of a stage are made");
 
 // Of the lane's bits, the lowest chooses a column and the next a row: of any four lanes two read the same
 // vector of A and two the same of B. Then the hardware serves 16 lanes in one pass over the banks.
@@ -67,9 +121,11 @@ template <int BM, int BN, int WM> struct Block {
   // Four banks more than a multiple of 32: entries of 8 neighbouring k are written to different banks.
   static constexpr int LD_A = BM + VECTOR, LD_B = BN + VECTOR;
   static constexpr int A_STAGE = TILE_K * LD_A, STAGE = A_STAGE + TILE_K * LD_B;
-  static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
-  using ATile = AsyncTile<BM, TILE_K, LD_A>;
-  using BTile = AsyncTile<BN, TILE_K, LD_B>;
+  static constexpr int FULL = STAGE * int(sizeof(T)); // bytes
+  static constexpr int COUNT = STAGES * FULL <= SHARED_BYTES ? STAGES : SHARED_BYTES / FULL;
+  static_assert(COUNT >= 2, "two stages fit");
+  using ATile = AsyncTile<BM, TILE_K, LD_A, !A_K_INNER>;
+  using BTile = AsyncTile<BN, TILE_K, LD_B, !B_K_INNER>;
   static constexpr int M = WARP_M / LANES_M, N = WARP_N / LANES_N; // thread tile
   using Mine = RegisterTile<M, N, STEP_M, STEP_N>;
 
@@ -82,23 +138,7 @@ template <int BM, int BN, int WM> struct Block {
       tile.copy(stage, e);
   }
 
-  // Adds the sums of all slices of K to those of the first.
-  static __device__ __forceinline__ void add_slices(Mine &mine, T *shared, int slice) {
-    constexpr int GROUP = 32 * WARPS;
-    static_assert(SLICES == 1 || BM * BN * sizeof(T) <= SHARED_BYTES, "sums fit where stages were");
-    T *const place = shared + threadIdx.x % GROUP;
-#pragma unroll
-    for (int s = 1; s < SLICES; ++s) {
-      __syncthreads(); // nobody needs what is there
-#pragma unroll
-      for (int e = 0; slice == s && e < M * N; ++e) place[e * GROUP] = mine.sums[e / N][e % N];
-      __syncthreads(); // the sums of this slice are there
-#pragma unroll
-      for (int e = 0; slice == 0 && e < M * N; ++e) mine.sums[e / N][e % N] += place[e * GROUP];
-    }
-  }
-
-  // Stores a tile that lies inside C, by vectors.
+  // Stores a tile that lies inside C and on 16 bytes, straight from the registers: whole lines, too.
   static __device__ __forceinline__ void store_whole(const Problem &p, T *c, const Mine &mine) {
 #pragma unroll
     for (int i = 0; i < M; ++i)
@@ -109,33 +149,48 @@ template <int BM, int BN, int WM> struct Block {
       }
   }
 
-  // Stores any tile. A thread's entries are 4 apart from its neighbour's; written one by one, each would cost
-  // a sector of 32 bytes. So a warp brings a few rows into order in shared memory, and writes whole lines.
-  static __device__ __forceinline__ void store_by_rows(const Problem &p, T *c, index_t row,
-                                                       index_t col, T *rows, const Mine &mine) {
-    const int lane = threadIdx.x % 32;
-    Problem rest = p; // what is left to do with entries that have been multiplied by alpha
-    rest.alpha = 1;
+  // Stores any tile, by way of shared memory. A thread's entries are 4 apart from its neighbour's; written one
+  // by one, each would cost a sector of 32 bytes: so warps bring rows into order, and write whole lines. Each
+  // slice of K has its own slab there, and adds up and stores its share of the rows.
+  static constexpr int GROUPS = M / VECTOR, LD = WARP_N + VECTOR, GROUP = STEP_M * LD; // rows of a warp
+  static constexpr int FIT = SHARED_BYTES / (GROUP * SLICES * WARPS * int(sizeof(T)));
+  static constexpr int ROUND = FIT >= GROUPS ? GROUPS : FIT >= GROUPS / 2 ? GROUPS / 2 : 1;
+  static constexpr int HEIGHT = ROUND * STEP_M; // of a slab
+  static_assert(FIT >= ROUND && GROUPS % ROUND == 0, "slabs fit where the stages were");
+
+  static __device__ __forceinline__ void meet() {
+    if (SLICES > 1) __syncthreads();
+    if (SLICES == 1) __syncwarp();
+  }
+  static __device__ __forceinline__ void write_group(const Mine &mine, T *slab, int group) {
+    slab += lane_row() * VECTOR * LD + lane_col() * VECTOR;
 #pragma unroll
-    for (int i = 0; i < M; ++i) {
-      // Not the sums themselves: a vector wants neighbouring registers, and the loop's sums had better lie
-      // where the compiler finds the banks of their factors free.
-      Vector out;
+    for (int i = 0; i < VECTOR; ++i)
 #pragma unroll
-      for (int j = 0; j < N; ++j) {
-        out.at[j % VECTOR] = T(p.alpha) * mine.sums[i][j];
-        const int at = lane_row() * WARP_N + lane_col() * VECTOR + j / VECTOR * STEP_N;
-        if (j % VECTOR == VECTOR - 1) *(Vector *)(rows + at) = out;
+      for (int j = 0; j < N; j += VECTOR) {
+        // Not the sums themselves: a vector wants neighbouring registers, and the loop's sums had better lie
+        // where the compiler finds the banks of their factors free.
+        Vector out;
+#pragma unroll
+        for (int e = 0; e < VECTOR; ++e) out.at[e] = mine.sums[group * VECTOR + i][j + e];
+        *(Vector *)(slab + i * LD + j / VECTOR * STEP_N) = out;
       }
-      __syncwarp(); // the warp's rows are there
-      const index_t first = row + i / VECTOR * STEP_M + i % VECTOR;
+  }
+  static __device__ __forceinline__ void store_by_rows(const Problem &p, T *shared, index_t row, index_t col,
+                                                       index_t batch, const Mine &mine) {
+    constexpr int SLAB = ROUND * GROUP, SHARE = HEIGHT / SLICES;
+    const int warp = threadIdx.x / 32 % WARPS, slice = threadIdx.x / 32 / WARPS;
+    T *const slab = shared + warp * SLAB;
+    const Slab<SHARE, WARP_N, LD, SLICES> mine_to_store{slab + slice * SHARE * LD, WARPS * SLAB};
 #pragma unroll
-      for (int e = lane; e < LANES_M * WARP_N; e += 32) {
-        const index_t r = first + e / WARP_N * VECTOR, s = col + e % WARP_N;
-        if (r < p.m && s < p.n)
-          store_result(rest, c + r * p.c.row_stride + s * p.c.col_stride, rows[e]);
-      }
-      __syncwarp(); // they have been read
+    for (int group = 0; group < GROUPS; group += ROUND) {
+#pragma unroll
+      for (int i = 0; i < ROUND; ++i)
+        write_group(mine, slab + slice * WARPS * SLAB + i * GROUP, group + i);
+      meet(); // the slabs are there
+      store_slab<8>(p, mine_to_store, row + group * STEP_M + slice * SHARE, col, batch,
+                    [](int r) { return r; });
+      meet(); // they have been read
     }
   }
 
@@ -145,10 +200,10 @@ template <int BM, int BN, int WM> struct Block {
     const int my_row = warp / WN * WARP_M + lane_row() * VECTOR;
     const int my_col = warp % WN * WARP_N + lane_col() * VECTOR;
     const T *a = p.a.data + batch * p.a.batch_stride, *b = p.b.data + batch * p.b.batch_stride;
-    ATile a_tile(a, p.a.row_stride, p.a.col_stride, row, p.m);
-    BTile b_tile(b, p.b.col_stride, p.b.row_stride, col, p.n);
+    ATile a_tile(a, A_K_INNER ? p.a.row_stride : 1, A_K_INNER ? 1 : p.a.col_stride, row, p.m);
+    BTile b_tile(b, B_K_INNER ? p.b.col_stride : 1, B_K_INNER ? 1 : p.b.row_stride, col, p.n);
     const unsigned steps = unsigned((p.k + TILE_K - 1) / TILE_K);
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
+    for (int stage = 0; stage < COUNT - 1; ++stage) {
       T *const to = shared + stage * STAGE;
       if (stage == 0 && steps > 0) {
         const int left_over = int(p.k - index_t(TILE_K) * (steps - 1));
@@ -160,44 +215,44 @@ template <int BM, int BN, int WM> struct Block {
       }
       cp_async_commit();
     }
-    cp_async_wait<STAGES - 2>();
+    cp_async_wait<COUNT - 2>();
     __syncthreads(); // the first stage is there
 
     Mine mine;
     typename Mine::Fragments fragments[2];
-    int reading = 0, writing = (STAGES - 1) * STAGE;
+    int reading = 0, writing = (COUNT - 1) * STAGE;
     const T *const my_a = shared + slice * SLICE_K * LD_A + my_row;
     const T *const my_b = shared + slice * SLICE_K * LD_B + my_col + A_STAGE;
+    const T *read_a = my_a, *read_b = my_b;
+    T *write_a = shared + writing, *write_b = write_a + A_STAGE;
     if (AHEAD) fragments[0].read(my_a, my_b);
     for (unsigned step = 0; step < steps; ++step) {
-      if (step + STAGES - 1 >= steps) a_tile.inside = b_tile.inside = 0; // no more stages to copy
+      if (step + COUNT - 1 >= steps) a_tile.inside = b_tile.inside = 0; // no more stages to copy
 #pragma unroll UNROLL
       for (int i = 0; i < SLICE_K - AHEAD; ++i) {
         const int next = i + AHEAD;
-        fragments[next % 2].read(my_a + reading + next * LD_A, my_b + reading + next * LD_B);
-        copy_some(a_tile, shared + writing, i);
-        copy_some(b_tile, shared + writing + A_STAGE, i);
+        fragments[next % 2].read(read_a + next * LD_A, read_b + next * LD_B);
+        copy_some(a_tile, write_a, i);
+        copy_some(b_tile, write_b, i);
         mine.template multiply<true>(fragments[i % 2]);
       }
       cp_async_commit();
-      cp_async_wait<STAGES - 2>();
+      cp_async_wait<COUNT - 2>();
       __syncthreads(); // the next stage is there, and nobody reads this one any more
       writing = reading;
-      reading = reading + STAGE == STAGES * STAGE ? 0 : reading + STAGE;
-      if (AHEAD) fragments[0].read(my_a + reading, my_b + reading);
+      reading = reading + STAGE == COUNT * STAGE ? 0 : reading + STAGE;
+      read_a = my_a + reading, read_b = my_b + reading;
+      write_a = shared + writing, write_b = write_a + A_STAGE;
+      if (AHEAD) fragments[0].read(read_a, read_b);
       if (AHEAD) mine.template multiply<true>(fragments[1]);
     }
-    add_slices(mine, shared, slice);
     T *const c = p.c.data + batch * p.c.batch_stride;
-    if (c_takes_vectors(p, c) && row + BM <= p.m && col + BN <= p.n) {
-      if (slice > 0) return;
+    if (SLICES == 1 && c_takes_vectors(p, c) && row + BM <= p.m && col + BN <= p.n) {
       store_whole(p, c + (row + my_row) * p.c.row_stride + col + my_col, mine);
-    } else {
-      __syncthreads(); // nobody reads what is overwritten now
-      if (slice > 0) return;
-      const index_t warp_row = row + warp / WN * WARP_M, warp_col = col + warp % WN * WARP_N;
-      store_by_rows(p, c, warp_row, warp_col, shared + warp * LANES_M * WARP_N, mine);
+      return;
     }
+    __syncthreads(); // nobody reads the stages where slabs go
+    store_by_rows(p, shared, row + warp / WN * WARP_M, col + warp % WN * WARP_N, batch, mine);
   }
 };
 
@@ -227,10 +282,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) warp_tile(const Problem
     const index_t col = tile.col + pass * PASS_N;
     if (col >= p.n) break;
     if (pass > 0) __syncthreads(); // nobody reads sums from where the next stages go
-    if (p.n - col <= TILE_N / 4)
-      Block<TILE_M, TILE_N / 4, WARPS>::compute(p, shared, tile.row, col, tile.batch);
-    else if (p.m - tile.row <= TILE_M / 4)
-      Block<TILE_M / 4, PASS_N, 1>::compute(p, shared, tile.row, col, tile.batch);
+    if (p.n - col <= NARROW_N)
+      Block<TILE_M, NARROW_N, WARPS>::compute(p, shared, tile.row, col, tile.batch);
+    else if (p.m - tile.row <= NARROW_M)
+      Block<NARROW_M, PASS_N, 1>::compute(p, shared, tile.row, col, tile.batch);
     else
       Block<TILE_M, PASS_N, WARPS_M>::compute(p, shared, tile.row, col, tile.batch);
   }

@@ -26,6 +26,16 @@
 struct alignas(16) int4 {
   int x, y, z, w;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+/* 32 bits of high:low, from the bit `shift` on; and those that end so many bits before high's end. */
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return unsigned((uint64_t(high) << 32 | low) << (shift & 31) >> 32);
+}
 
 namespace kernel_cpu {
 struct Index {
@@ -164,6 +174,7 @@ template <class V> V max(V a, V b) { return a < b ? b : a; }
 template <class V> inline V __ldg(const V *p) { return *p; }
 template <class V> inline V __ldcs(const V *p) { return *p; }
 template <class V> inline void __stcs(V *p, V value) { *p = value; }
+template <class V> inline void __stwb(V *p, V value) { *p = value; }
 
 /* Both halves of a shuffle are barriers of the warp: write, wait, read, wait. */
 template <class V> V shuffle_down(V value, unsigned delta, int line) {
