@@ -188,7 +188,7 @@ class CudaGroup(Group):
         return 0.0
 
     def _second_call(self, trial: Trial, entry: Entry, first_s: float) -> float:
-        """The first call may load what it runs, cuBLAS's at every size; not that of a kernel that ran before."""
+        """The first call may load what it runs, cuBLAS's at every size; not that of a kernel seen before."""
         name = trial.rung.name
         known = name != ladder_cuda.REFERENCE and (name, self.problem.dtype) in self.climb.rates
         if known and first_s > SEVERAL_ROUNDS_S:
