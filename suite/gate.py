@@ -19,7 +19,7 @@ a tile left unwritten, or read, shows. NaN always fails.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,12 +62,17 @@ def check(
 
 
 def check_all(
-    sessions: Sequence[Session], *, seed: int = 0, tile: tuple[int, int] = (64, 64)
+    sessions: Sequence[Session],
+    *,
+    seed: int = 0,
+    tile: tuple[int, int] = (64, 64),
+    raised: Callable[[Session], None] = lambda session: None,
 ) -> list[GateResult]:
     """`check` of several sessions on a device, of one problem and on the very same host arrays.
 
     Each trial is filled, and its references are worked out, once. tile: whose edges are looked at; one
-    that all their tiles are multiples or parts of.
+    that all their tiles are multiples or parts of. raised: told of a session that raised, before another one
+    runs; what it raises itself ends the check.
     """
     found = [GateResult(ok=True) for _ in sessions]
     if not sessions:
@@ -83,6 +88,8 @@ def check_all(
             if found[i].ok:
                 v.c[...] = np.nan if added is None else added
                 found[i] = _tried(session, trial, checks, v, found[i], None)
+                if found[i].failed == "error":
+                    raised(session)
     return found
 
 

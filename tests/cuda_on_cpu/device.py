@@ -138,6 +138,11 @@ def held() -> int:
     return int(loaded.fake_graphs()) * 10**9 + int(loaded.fake_held())
 
 
+def spoil(now: bool) -> None:
+    """Does the kernel that FAKE_SPOIL names spoil the device from now on? It does, unless told not to."""
+    ctypes.c_int.in_dll(ctypes.CDLL(str(library("driver"))), "fake_harmless").value = not now
+
+
 def _forget() -> None:
     for cached in (cuda.driver, cuda.device, launching.function, probing._probe):
         cached.cache_clear()
@@ -147,6 +152,7 @@ def _forget() -> None:
 @contextmanager
 def device(*, usable: bool = True) -> Iterator[None]:
     """Sessions inside run on the CPU device. usable: the probe says yes; else it looks for itself."""
+    headers()  # before threads ask for them
     with pytest.MonkeyPatch.context() as patch:
         _forget()
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
