@@ -1,4 +1,4 @@
-"""Operands moved to where their lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
+"""Operands moved to where lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
 
 def step(m: Matrix, turned: bool, stays: Callable[[Matrix], bool] = taken) -> Step:
-    """What has to be done with `m`, whose transpose is wanted if `turned`; nothing where it is that and `stays`."""
+    """What has to be done with `m`, whose transpose is wanted if `turned`; else nothing where it `stays`."""
     if 0 in (m.rows, m.columns, m.batch) or (stays(m) and not turned):
         return Step(m, None)
     rows, columns = (m.columns, m.rows) if turned else (m.rows, m.columns)

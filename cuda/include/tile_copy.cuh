@@ -47,8 +47,7 @@ template <class Tile, int DEPTH, int PARTS, bool WIDE> class TileCopy {
   index_t ld;
   int rows, columns; // what is left of the operand from its first piece of the next tile on
   unsigned to;       // where it goes in shared memory
-  bool first =
-      threadIdx.x == 0; // is the next piece the first of the operand, which nothing precedes?
+  bool first = threadIdx.x == 0; // is its next piece one that nothing may precede?
   uint4 low[HOLDS ? EACH : 1], high[HOLDS ? EACH : 1];
 
 public:

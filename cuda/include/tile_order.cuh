@@ -1,5 +1,7 @@
 // The order in which a persistent grid takes the tiles of C: in swaths of `group` tiles, so that the tiles
 // worked on at one time form a near-square of C and share what they read through L2.
+//
+// Counts are 32-bit ones: the launcher refuses more than 2^31 - 1 tiles.
 #pragma once
 
 struct TileOrder {
@@ -16,11 +18,11 @@ struct TileOrder {
 
   // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath.
   template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
-    const unsigned each = rows * columns, batch = index / each;
-    const unsigned in_batch = index - batch * each, swath = in_batch / (group * columns);
-    const unsigned in_swath = in_batch - swath * (group * columns);
-    const unsigned height = min(unsigned(group), rows - swath * group);
+    const unsigned each = rows * columns, batch = index / each, most = min(unsigned(group), rows);
+    const unsigned in_batch = index - batch * each, swath = in_batch / (most * columns);
+    const unsigned in_swath = in_batch - swath * (most * columns);
+    const unsigned height = min(most, rows - swath * most);
     const unsigned column = in_swath / height;
-    return {swath * group + in_swath - column * height, column, batch};
+    return {swath * most + in_swath - column * height, column, batch};
   }
 };

@@ -22,8 +22,7 @@
 // threads = [256, 1]
 // tile = [32, 64, 16]
 // ///
-#include <mma.h>
-
+#include "fragment_layout.cuh"
 #include "layout.cuh"
 #include "slab_epilogue.cuh"
 
@@ -45,16 +44,10 @@ using Input = T;
 #endif
 constexpr int PARTS = TILE / FRAGMENT; // fragments along one side of the warp's tile
 
-template <bool ROWS_IN_MEMORY> struct LayoutOf {
-  using Type = wmma::col_major;
-};
-template <> struct LayoutOf<true> {
-  using Type = wmma::row_major;
-};
 using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
-                                 typename LayoutOf<A_K_INNER>::Type>;
+                                 FragmentLayout<A_K_INNER>>;
 using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
-                                 typename LayoutOf<!B_K_INNER>::Type>;
+                                 FragmentLayout<!B_K_INNER>>;
 using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT_K, Acc>;
 
 // A matrix as it lies in memory: rows of neighbours, `ld` apart.

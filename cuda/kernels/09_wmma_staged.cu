@@ -32,8 +32,7 @@
 // shared_bytes = 81920
 // defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
-#include <mma.h>
-
+#include "fragment_layout.cuh"
 #include "layout.cuh"
 #include "realign.cuh"
 #include "slab_epilogue.cuh"
@@ -69,16 +68,10 @@ static_assert(THREADS / 32 * FRAGMENT * SLAB_LD * sizeof(float) <= SHARED_BYTES,
 
 using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, float>;
 
-template <bool ROWS_IN_MEMORY> struct LayoutOf {
-  using Type = wmma::col_major;
-};
-template <> struct LayoutOf<true> {
-  using Type = wmma::row_major;
-};
-using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T,
-                                 typename LayoutOf<A_K_INNER>::Type>;
-using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T,
-                                 typename LayoutOf<!B_K_INNER>::Type>;
+using FragmentA =
+    wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T, FragmentLayout<A_K_INNER>>;
+using FragmentB =
+    wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T, FragmentLayout<!B_K_INNER>>;
 
 // One step of a tile of K, from entry k on; `a_tile` and `b_tile` begin with the rows and columns of this warp.
 __device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_tile, const T *b_tile,
