@@ -58,6 +58,34 @@ def test_what_can_be_taken_or_is_empty_stays():
         assert realign.step(m, turned=False).size == 0
 
 
+def test_what_is_aligned_stays_whatever_its_extents():
+    huge = matrix(rows=2**31)
+    assert realign.step(huge, False, tma.aligned).to is None and realign.step(huge, False).to is not None
+    assert realign.step(matrix(ld=65), False, tma.aligned).to == matrix(address=0, ld=64, batch_stride=640)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "alpha", "moved"),
+    [
+        ("cuda:10_mma_sync", 65, 1.0, True),
+        ("cuda:10_mma_sync", 64, 1.0, False),
+        ("cuda:10_mma_sync", 65, 0.0, False),
+        ("cuda:10_mma_sync_fp64", 65, 1.0, False),
+        ("cuda:01_naive", 65, 1.0, False),
+    ],
+)
+def test_operands_are_moved_for_long_products_of_kernels_that_ask_for_it(name, k, alpha, moved):
+    p = Problem(m=9, n=9, k=k, alpha=alpha)
+    assert _cuda_launch.realigns(KERNELS[name], p) is moved
+
+
+def test_kernels_that_have_operands_moved_include_the_code_that_does_it():
+    wanting = {k.path for k in KERNELS.values() if k.header.realigns}
+    assert wanting
+    for path in wanting:
+        assert "realign.cuh" in {header.name for header in source.includes(path)[0]}
+
+
 @pytest.mark.parametrize(("trans_a", "trans_b"), LAYOUTS)
 @pytest.mark.parametrize(("dtype", "math"), [("float16", "fp16"), ("float32", "tf32")])
 def test_a_kernel_is_compiled_for_the_layout_it_reads(dtype, math, trans_a, trans_b):
