@@ -31,6 +31,13 @@
 // tile = [128, 128, 32]
 // shared_bytes = 81920
 // defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 32]
+// shared_bytes = 40960
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
 #include "fragment_layout.cuh"
 #include "layout.cuh"

@@ -52,6 +52,13 @@ def test_realigned_lines_begin_at_multiples_of_16_bytes_and_can_be_taken():
     assert turned.to == matrix(address=0, rows=64, columns=10, ld=12, batch_stride=64 * 12, itemsize=4)
 
 
+def test_short_lines_are_moved_by_a_warp_each():
+    assert realign.step(matrix(rows=1001, columns=17, ld=17), False).blocks == 126
+    assert realign.step(matrix(rows=3, columns=1025, ld=1025, batch=2, batch_stride=3075), False).blocks == 2
+    assert realign.step(matrix(rows=33, columns=65, itemsize=4), True).blocks == 6
+    assert realign.step(matrix(), False).blocks == 0
+
+
 def test_what_can_be_taken_or_is_empty_stays():
     for m in (matrix(), matrix(columns=0, ld=1, address=3), matrix(rows=0)):
         assert realign.step(m, turned=False) == realign.Step(m, None)
