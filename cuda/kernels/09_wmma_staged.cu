@@ -40,6 +40,7 @@
 // defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
 #include "fragment_layout.cuh"
+#include "fragment_load.cuh"
 #include "layout.cuh"
 #include "realign.cuh"
 #include "slab_epilogue.cuh"
@@ -90,10 +91,10 @@ __device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_ti
   FragmentB b;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i)
-    wmma::load_matrix_sync(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, TileA::LD);
+    load_from_shared(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, TileA::LD);
 #pragma unroll
   for (int j = 0; j < COLS; ++j) {
-    wmma::load_matrix_sync(b, b_tile + j * FRAGMENT * B_J + k * B_K, TileB::LD);
+    load_from_shared(b, b_tile + j * FRAGMENT * B_J + k * B_K, TileB::LD);
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
   }
