@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
+from backends import Problem, Unavailable, _cuda_driver, _cuda_launch, _cuda_realign
 from backends import _cuda_compile as compiling
 from backends.cuda_kernels import CudaKernel, load
 from backends.operands import numpy_dtype
@@ -84,6 +84,25 @@ def test_batches(name, device):
     math = kernel.header.math[0]
     p = Problem(m=5, n=35, k=18, batch=3, dtype=dtype, math=math, trans_b=True, beta=-2.0)
     cases.check(kernel, p, cases.Layout(1, 3))
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "direct"])
+@pytest.mark.parametrize(
+    "name", ["cuda:09_wmma_staged/128x128", "cuda:10_mma_sync/64x64", "cuda:10_mma_sync_tf32"]
+)
+def test_operands_that_begin_anywhere_are_moved_or_read_where_they_are(name, moved, device, monkeypatch):
+    moves = []
+    prepare = _cuda_realign.prepare
+    monkeypatch.setattr(_cuda_launch, "realigns", lambda kernel, p: moved)
+    monkeypatch.setattr(_cuda_realign, "prepare", lambda *a: moves.append(prepare(*a)) or moves[-1])
+    monkeypatch.setenv("FAKE_ALIGN", "16" if moved else "2")  # one entry too far is one page too far
+    kernel = cases.KERNELS[name]
+    dtype, math = kernel.header.dtypes[0], kernel.header.math[0]
+    for layout, stored in ((cases.Layout(1), "nn"), (cases.Layout(3, 1), "tt"), (cases.Layout(0, 2), "tn")):
+        a, b = (s == "t" for s in stored)
+        p = Problem(m=67, n=71, k=139, batch=2, dtype=dtype, math=math, trans_a=a, trans_b=b)
+        cases.check(kernel, p, layout, bare=layout.offset == 0)
+    assert len([m for m in moves if m]) == (3 if moved else 0)
 
 
 @pytest.mark.parametrize("shape", [(70_001, 1, 2), (1, 140_001, 1)], ids=["tall", "wide"])

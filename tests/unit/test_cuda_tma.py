@@ -52,10 +52,45 @@ def test_realigned_lines_begin_at_multiples_of_16_bytes_and_can_be_taken():
     assert turned.to == matrix(address=0, rows=64, columns=10, ld=12, batch_stride=64 * 12, itemsize=4)
 
 
+def test_short_lines_are_moved_by_a_warp_each():
+    assert realign.step(matrix(rows=1001, columns=17, ld=17), False).blocks == 126
+    assert realign.step(matrix(rows=3, columns=1025, ld=1025, batch=2, batch_stride=3075), False).blocks == 2
+    assert realign.step(matrix(rows=33, columns=65, itemsize=4), True).blocks == 6
+    assert realign.step(matrix(), False).blocks == 0
+
+
 def test_what_can_be_taken_or_is_empty_stays():
     for m in (matrix(), matrix(columns=0, ld=1, address=3), matrix(rows=0)):
         assert realign.step(m, turned=False) == realign.Step(m, None)
         assert realign.step(m, turned=False).size == 0
+
+
+def test_what_is_aligned_stays_whatever_its_extents():
+    huge = matrix(rows=2**31)
+    assert realign.step(huge, False, tma.aligned).to is None and realign.step(huge, False).to is not None
+    assert realign.step(matrix(ld=65), False, tma.aligned).to == matrix(address=0, ld=64, batch_stride=640)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "alpha", "moved"),
+    [
+        ("cuda:10_mma_sync", 65, 1.0, True),
+        ("cuda:10_mma_sync", 64, 1.0, False),
+        ("cuda:10_mma_sync", 65, 0.0, False),
+        ("cuda:10_mma_sync_fp64", 65, 1.0, False),
+        ("cuda:01_naive", 65, 1.0, False),
+    ],
+)
+def test_operands_are_moved_for_long_products_of_kernels_that_ask_for_it(name, k, alpha, moved):
+    p = Problem(m=9, n=9, k=k, alpha=alpha)
+    assert _cuda_launch.realigns(KERNELS[name], p) is moved
+
+
+def test_kernels_that_have_operands_moved_include_the_code_that_does_it():
+    wanting = {k.path for k in KERNELS.values() if k.header.realigns}
+    assert wanting
+    for path in wanting:
+        assert "realign.cuh" in {header.name for header in source.includes(path)[0]}
 
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), LAYOUTS)
