@@ -122,13 +122,11 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
 
 def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
     """Lines of a box of A and of B: of K, as many as fit into 128 bytes, where that is not contiguous; else
-    128 of the left factor. Boxes of the right one, which the blocks of a cluster copy in turns, have `BOX`.
+    128 of the left factor, and 64 of the right one, whose boxes the blocks of a cluster copy in turns.
     """
-    right, left_is_b = kernel.variant.defines.get("BOX", 64), swapped(kernel, p)
     across = LINE_BYTES // ITEMSIZE[p.dtype]
-    a = right if left_is_b else across if p.trans_a else 128
-    b = right if not left_is_b else across
-    return a, b
+    along_a, along_b = (64, 128) if swapped(kernel, p) else (128, 64)
+    return (across if p.trans_a else along_a), (along_b if p.trans_b else across)
 
 
 def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
