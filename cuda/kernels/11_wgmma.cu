@@ -86,17 +86,19 @@ __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
   return int(min(index_t(most), (max(index_t(0), left) + each - 1) / each));
 }
 
-// The copies that fill a stage for one item: the boxes of its left tile, and the right ones: all of them, or where the
-// cluster shares them every CLUSTER-th, for everybody. One thread starts them, and everything it does for a stage
-// takes time from the next one: so what can be known before is.
+// The copies that fill a stage for one item: the boxes of its left tile, and the right ones: all of them, or if the
+// cluster shares them this CTA's part, for everybody. One thread starts them, and everything it does for a stage takes
+// time from the next one: so what can be known before is.
 template <bool shared> struct Copies {
-  static constexpr int STEP = shared ? CLUSTER : 1;
-  int row, column, batch, left_boxes, right_boxes, first;
+  static constexpr int MOST = RIGHT / RIGHT_BOX / (shared ? CLUSTER : 1);
+  int row, column, batch, left_boxes, right_boxes, first, count;
 
   __device__ __forceinline__ Copies(const Plan &plan, const Item &at)
       : row(int(at.row)), batch(int(at.batch)),
-        right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / RIGHT_BOX)),
-        first(shared ? int(plan.rank) : 0) {
+        right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / RIGHT_BOX)) {
+    const int each = shared ? max(1, at.width / RIGHT_BOX / CLUSTER) : at.width / RIGHT_BOX;
+    first = shared ? int(plan.rank) * each : 0;
+    count = min(each, right_boxes - first);
     column = int(at.column) + first * RIGHT_BOX;
     left_boxes = right_boxes ? boxes_inside(plan.m - at.row, LEFT_BOX, LEFT / LEFT_BOX) : 0;
   }
@@ -113,8 +115,8 @@ template <bool shared> struct Copies {
                  LEFT_MN ? k : row + i * LEFT_BOX, batch);
     to = s.right[stage] + first * RIGHT_BOX * 128;
 #pragma unroll
-    for (int i = 0; i < RIGHT / RIGHT_BOX; i += STEP) {
-      if (i + first >= right_boxes) break;
+    for (int i = 0; i < MOST; ++i) {
+      if (i >= count) break;
       const int y = column + i * RIGHT_BOX;
       if constexpr (shared)
         load_box_everywhere(to + i * RIGHT_BOX * 128, right, full, RIGHT_MN ? y : k,
