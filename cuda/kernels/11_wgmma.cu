@@ -32,7 +32,7 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "direct"
@@ -40,14 +40,14 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "alone"
 // threads = [384, 1]
 // tile = [128, 256, 64]
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "128"
@@ -55,7 +55,7 @@
 // tile = [128, 128, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 // ///
 #include "realign.cuh"
 #include "wgmma_epilogue.cuh"
@@ -81,6 +81,31 @@ constexpr int RIGHT_BOX = 64;
 static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
               "pieces are whole boxes");
 
+// Rows of A whose pitch is no multiple of 128 bytes begin in the middle of lines, and lines of a box that lie across two
+// cost L2 twice. But every `ways`-th row begins at the same place in a line. So the tiles of the first `rows` rows of C
+// have every ways-th one of ways * TALL, and their K begins where a line does, a `shift` before 0: there zeros come in.
+struct alignas(64) Woven {
+  TensorMap a, c; // of every ways-th row; the third dimension is the first of them
+  index_t rows;
+  int ways;
+};
+
+// The rows of an item: from `first` on, in the third dimension of the maps at `z`.
+struct Rows {
+  bool woven;
+  int first, z, shift;
+
+  __device__ __forceinline__ Rows(const Item &at, const Problem &p, const Woven &w)
+      : woven(WOVEN && !LEFT_MN && at.row < w.rows), first(int(at.row)), z(int(at.batch)),
+        shift(0) {
+    if (!woven) return;
+    const unsigned tile = unsigned(at.row) / Plan::TALL;
+    z = int(tile % unsigned(w.ways));
+    first = int(tile / unsigned(w.ways) * Plan::TALL + unsigned(at.row) % Plan::TALL);
+    shift = int(((unsigned long long)(p.a.data + z * p.a.row_stride) & 127) / sizeof(T));
+  }
+};
+
 // How many boxes of `each` out of `most` reach into what is left of an extent.
 __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
   return int(min(index_t(most), (max(index_t(0), left) + each - 1) / each));
@@ -91,10 +116,10 @@ __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
 // time from the next one: so what can be known before is.
 template <bool shared> struct Copies {
   static constexpr int MOST = RIGHT / RIGHT_BOX / (shared ? CLUSTER : 1);
-  int row, column, batch, left_boxes, right_boxes, first, count;
+  int row, z, column, batch, left_boxes, right_boxes, first, count;
 
-  __device__ __forceinline__ Copies(const Plan &plan, const Item &at)
-      : row(int(at.row)), batch(int(at.batch)),
+  __device__ __forceinline__ Copies(const Plan &plan, const Item &at, const Rows &rows)
+      : row(rows.first), z(rows.z), batch(int(at.batch)),
         right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / RIGHT_BOX)) {
     const int each = shared ? max(1, at.width / RIGHT_BOX / CLUSTER) : at.width / RIGHT_BOX;
     first = shared ? int(plan.rank) * each : 0;
@@ -112,7 +137,7 @@ template <bool shared> struct Copies {
     for (int i = 0; i < LEFT / LEFT_BOX; ++i)
       if (i < left_boxes)
         load_box(to + i * LEFT_BOX * 128, left, full, LEFT_MN ? row + i * LEFT_BOX : k,
-                 LEFT_MN ? k : row + i * LEFT_BOX, batch);
+                 LEFT_MN ? k : row + i * LEFT_BOX, z);
     to = s.right[stage] + first * RIGHT_BOX * 128;
 #pragma unroll
     for (int i = 0; i < MOST; ++i) {
@@ -126,27 +151,29 @@ template <bool shared> struct Copies {
     }
   }
 
-  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, unsigned k_tiles,
+  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, int begin, int end,
                                       const TensorMap &left, const TensorMap &right) const {
-    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
+    for (int k = begin; k < end; k += LINE, ++ring) {
       s.empty[ring.stage].wait(ring.phase ^ 1);
-      start(s, ring.stage, left, right, int(i) * LINE);
+      start(s, ring.stage, left, right, k);
     }
   }
 };
 
-__device__ __forceinline__ void produce(Shared &s, Plan plan, unsigned k_tiles,
+__device__ __forceinline__ void produce(Shared &s, Plan plan, const Problem &p, const Woven &woven,
                                         const TensorMap &left, const TensorMap &right) {
-  if (k_tiles == 0) return; // there are no maps then
+  if (p.k == 0) return; // there are no maps then
   prefetch_map(left);
   prefetch_map(right);
   Ring<STAGES> ring;
   for (; plan.more(); ++plan) {
     const Item at = plan.item();
+    const Rows rows(at, p, woven);
+    const TensorMap &map = rows.woven ? woven.a : left;
     if (CLUSTER > 1 && at.shared)
-      Copies<true>(plan, at).run(s, ring, k_tiles, left, right);
+      Copies<true>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
     else
-      Copies<false>(plan, at).run(s, ring, k_tiles, left, right);
+      Copies<false>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
   }
 }
 
@@ -172,7 +199,18 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
     multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
 }
 
-__device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p,
+// C as the rows of an item have it.
+__device__ __forceinline__ Output output(const Problem &p, const Item &at, const Rows &rows,
+                                         const Woven &woven) {
+  Output c(p, at.batch);
+  if (!rows.woven) return c;
+  c.data += rows.z * c.row_stride;
+  c.row_stride *= woven.ways;
+  c.rows = woven.rows / woven.ways;
+  return c;
+}
+
+__device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, const Woven &woven,
                                         const TensorMap &c_map) {
   // With the left factor in registers, too, uniform ones cost 32 bytes of spills.
   const int consumer = (Product::ROWS_MN ? int(threadIdx.x) / 128 : warpgroup()) - 1;
@@ -180,18 +218,21 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, 
   Product product;
   for (; plan.more(); ++plan) {
     const Item at = plan.item();
-    const Output c(p, at.batch);
-    const index_t row = at.row + consumer * 64;
-    if (row >= plan.m || at.column >= plan.n) {
+    const Rows rows(at, p, woven);
+    const unsigned k_tiles = k_tiles_of(p.k ? p.k + rows.shift : 0);
+    if (at.row + consumer * 64 >= plan.m || at.column >= plan.n) {
       pass_over<CLUSTER>(s, ring, k_tiles);
       continue;
     }
     multiply<RIGHT>(product, s, ring, k_tiles, consumer, at.width);
+    const Output c = output(p, at, rows, woven);
+    const index_t row = rows.first + consumer * 64;
 #if STORE_BY_TMA
     const bool boxes = takes_boxes(p);
     if (boxes || !TF32) {
-      store_slabs<Product::ROWS_MN, SWAPPED>(c, c_map, boxes, s.slabs[consumer], 1 + consumer,
-                                             product.sums, row, at.column, at.width, at.batch);
+      store_slabs<Product::ROWS_MN, SWAPPED>(c, rows.woven ? woven.c : c_map, boxes,
+                                             s.slabs[consumer], 1 + consumer, product.sums, row,
+                                             at.column, at.width, rows.z);
       continue;
     }
 #endif
@@ -202,7 +243,8 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, 
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     wgmma_gemm(const Problem p, const __grid_constant__ TensorMap a_map,
-               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map) {
+               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map,
+               const __grid_constant__ Woven woven) {
   extern __shared__ char dynamic[];
   Shared &s = *(Shared *)(dynamic + (-shared_address(dynamic) & 1023));
   if (threadIdx.x == 0) {
@@ -216,14 +258,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Plan plan = plan_of<Plan>(p, CLUSTER > 1 ? rank_in_cluster() : 0);
-  const unsigned k_tiles = k_tiles_of(p);
   if (warpgroup() == 0) {
     keep_registers<40>();
     if (threadIdx.x == 0)
-      produce(s, plan, k_tiles, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+      produce(s, plan, p, woven, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
   } else {
     take_registers<232>();
-    consume(s, plan, k_tiles, p, c_map);
+    consume(s, plan, p, woven, c_map);
   }
   __syncwarp();
   synchronize_cluster(); // until then another CTA may write to this one's stages and barriers
