@@ -131,7 +131,7 @@ def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
 
 
 class Woven(NamedTuple):
-    """What `struct Woven` of 11_wgmma.cu says: of A's first `rows` rows, tiles have every ways-th one."""
+    """What `struct Woven` of woven.cuh says: of A's first `rows` rows, tiles have every ways-th one."""
 
     ways: int
     rows: int
@@ -170,7 +170,7 @@ def _box_of_c(p: Problem) -> Box:
 
 
 def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
-    """Those of A, B and C, and `woven_maps`; empty where nothing is read, or C is one that it cannot write."""
+    """Those of A, B and C, and `woven_maps`; empty where nothing is read or C is one that it cannot write."""
     lines_a, lines_b = lines(kernel, p)
     boxes = (
         Box(lines_a, element(p)),

@@ -58,9 +58,9 @@
 // defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 // ///
 #include "realign.cuh"
-#include "wgmma_epilogue.cuh"
 #include "wgmma_layout.cuh"
 #include "wgmma_mainloop.cuh"
+#include "woven.cuh"
 
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
@@ -77,34 +77,10 @@ static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment
 
 // All warps go through the same items in the same order without a word.
 using Plan = TilePlan<LEFT, RIGHT, CLUSTER, GROUP, CUTS>;
+using Rows = WovenRows<Plan::TALL, WOVEN && !LEFT_MN>;
 constexpr int RIGHT_BOX = 64;
 static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
               "pieces are whole boxes");
-
-// Rows of A whose pitch is no multiple of 128 bytes begin in the middle of lines, and lines of a box that lie across two
-// cost L2 twice. But every `ways`-th row begins at the same place in a line. So the tiles of the first `rows` rows of C
-// have every ways-th one of ways * TALL, and their K begins where a line does, a `shift` before 0: there zeros come in.
-struct alignas(64) Woven {
-  TensorMap a, c; // of every ways-th row; the third dimension is the first of them
-  index_t rows;
-  int ways;
-};
-
-// The rows of an item: from `first` on, in the third dimension of the maps at `z`.
-struct Rows {
-  bool woven;
-  int first, z, shift;
-
-  __device__ __forceinline__ Rows(const Item &at, const Problem &p, const Woven &w)
-      : woven(WOVEN && !LEFT_MN && at.row < w.rows), first(int(at.row)), z(int(at.batch)),
-        shift(0) {
-    if (!woven) return;
-    const unsigned tile = unsigned(at.row) / Plan::TALL;
-    z = int(tile % unsigned(w.ways));
-    first = int(tile / unsigned(w.ways) * Plan::TALL + unsigned(at.row) % Plan::TALL);
-    shift = int(((unsigned long long)(p.a.data + z * p.a.row_stride) & 127) / sizeof(T));
-  }
-};
 
 // How many boxes of `each` out of `most` reach into what is left of an extent.
 __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
@@ -199,17 +175,6 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
     multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
 }
 
-// C as the rows of an item have it.
-__device__ __forceinline__ Output output(const Problem &p, const Item &at, const Rows &rows,
-                                         const Woven &woven) {
-  Output c(p, at.batch);
-  if (!rows.woven) return c;
-  c.data += rows.z * c.row_stride;
-  c.row_stride *= woven.ways;
-  c.rows = woven.rows / woven.ways;
-  return c;
-}
-
 __device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, const Woven &woven,
                                         const TensorMap &c_map) {
   // With the left factor in registers, too, uniform ones cost 32 bytes of spills.
@@ -225,7 +190,7 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, 
       continue;
     }
     multiply<RIGHT>(product, s, ring, k_tiles, consumer, at.width);
-    const Output c = output(p, at, rows, woven);
+    const Output c = rows.output(p, at.batch, woven);
     const index_t row = rows.first + consumer * 64;
 #if STORE_BY_TMA
     const bool boxes = takes_boxes(p);
