@@ -19,7 +19,8 @@ template <int H, int W, int LD, int PARTS = 1> struct Slab {
   const Acc *sums;
   int apart;
 
-  template <int WIDTH> __device__ __forceinline__ void read(Acc (&to)[WIDTH], int row, int col) const {
+  template <int WIDTH>
+  __device__ __forceinline__ void read(Acc (&to)[WIDTH], int row, int col) const {
 #pragma unroll
     for (int e = 0; e < WIDTH; ++e) {
       to[e] = sums[row * LD + col + e];
@@ -35,9 +36,10 @@ template <int H, int W, int LD, int PARTS = 1> struct Slab {
   __device__ __forceinline__ void store(const Problem &p, T *c, int rows, int columns,
                                         Rows row_in_warp) const {
     constexpr int BESIDE = W / WIDTH < 32 ? W / WIDTH : 32, DOWN = 32 / BESIDE; // lanes
-    constexpr int ACROSS = W / WIDTH / BESIDE, EACH = H / DOWN * ACROSS;       // pieces of a lane
+    constexpr int ACROSS = W / WIDTH / BESIDE, EACH = H / DOWN * ACROSS;        // pieces of a lane
     constexpr int MANY = BATCH < EACH ? BATCH : EACH, STEP = MANY / ACROSS * DOWN;
-    static_assert(W % (WIDTH * BESIDE) == 0 && H % STEP == 0 && STEP > 0, "lanes have equal shares");
+    static_assert(W % (WIDTH * BESIDE) == 0 && H % STEP == 0 && STEP > 0,
+                  "lanes have equal shares");
     const int first = threadIdx.x % 32 / BESIDE, col = threadIdx.x % 32 % BESIDE * WIDTH;
     const index_t row_bytes = p.c.row_stride * sizeof(T);
     const index_t hop = WIDTH * BESIDE * (WIDTH > 1 ? 1 : p.c.col_stride);
@@ -57,8 +59,7 @@ template <int H, int W, int LD, int PARTS = 1> struct Slab {
         finish<WIDTH, ADD>(p, out[b], r, col + s);
       }
 #pragma unroll
-      for (int b = 0; b < MANY; ++b)
-        write_if(inside[b], to[b], out[b]);
+      for (int b = 0; b < MANY; ++b) write_if(inside[b], to[b], out[b]);
     }
   }
 
@@ -73,7 +74,8 @@ template <int H, int W, int LD, int PARTS = 1> struct Slab {
 
   // Epilogue of WIDTH neighbours; with ADD, `piece` is what C holds.
   template <int WIDTH, bool ADD>
-  __device__ __forceinline__ void finish(const Problem &p, Piece<WIDTH> &piece, int row, int col) const {
+  __device__ __forceinline__ void finish(const Problem &p, Piece<WIDTH> &piece, int row,
+                                         int col) const {
     Acc sums[WIDTH];
     read(sums, row, col);
 #pragma unroll
@@ -89,7 +91,8 @@ template <int H, int W, int LD, int PARTS = 1> struct Slab {
 // since the sums were written.
 template <int BATCH, int H, int W, int LD, int PARTS, class Rows>
 __device__ __forceinline__ void store_slab(const Problem &p, const Slab<H, W, LD, PARTS> &slab,
-                                           index_t row, index_t col, index_t batch, Rows row_in_warp) {
+                                           index_t row, index_t col, index_t batch,
+                                           Rows row_in_warp) {
   T *c = p.c.data + batch * p.c.batch_stride;
   const bool vectors = W % VECTOR == 0 && p.n % VECTOR == 0 && c_takes_vectors(p, c);
   c += row * p.c.row_stride + col * p.c.col_stride;
