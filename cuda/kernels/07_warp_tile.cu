@@ -243,7 +243,7 @@ template <int BM, int BN, int WM> struct Block {
     if (SLICES == 1 && c_takes_vectors(p, c) && row + BM <= p.m && col + BN <= p.n) {
       store_whole(p, c + (row + my_row) * p.c.row_stride + col + my_col, mine);
     } else {
-      __syncthreads(); // nobody reads the stages where slabs go
+      __syncthreads(); // nobody reads ahead any more where slabs go
       store_by_rows(p, shared, row + warp_row, col + warp_col, batch, mine);
     }
   }
