@@ -192,7 +192,9 @@ template <int BM, int BN, int WM> struct Block {
     if (SLICES == 1) __syncwarp();
   }
 
-  static __device__ __forceinline__ void write_group(const Mine &mine, T *slab, int group) {
+  // Times alpha, so that it is not the sums themselves that are written: a vector wants neighbouring registers,
+  // and the loop's sums had better lie where the compiler finds the banks of their factors free.
+  static __device__ __forceinline__ void write_group(const Mine &mine, T alpha, T *slab, int group) {
     slab += lane_row() * VECTOR * LD + lane_col() * VECTOR;
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i)
@@ -200,7 +202,7 @@ template <int BM, int BN, int WM> struct Block {
       for (int j = 0; j < N; j += VECTOR) {
         Vector out;
 #pragma unroll
-        for (int e = 0; e < VECTOR; ++e) out.at[e] = mine.sums[group * VECTOR + i][j + e];
+        for (int e = 0; e < VECTOR; ++e) out.at[e] = alpha * mine.sums[group * VECTOR + i][j + e];
         *(Vector *)(slab + i * LD + j / VECTOR * STEP_N) = out;
       }
   }
@@ -210,14 +212,16 @@ template <int BM, int BN, int WM> struct Block {
                                                        const Mine &mine) {
     const int warp = threadIdx.x / 32 % WARPS, slice = threadIdx.x / 32 / WARPS;
     T *const slab = shared + warp * SLAB;
+    Problem rest = p; // what is left to do with sums that have been multiplied by alpha
+    rest.alpha = 1;
     const Slab<SHARE, WARP_N, LD, SLICES> share{slab + slice * SHARE * LD, WARPS * SLAB};
 #pragma unroll
     for (int group = 0; group < GROUPS; group += ROUND) {
 #pragma unroll
       for (int i = 0; i < ROUND; ++i)
-        write_group(mine, slab + slice * WARPS * SLAB + i * GROUP, group + i);
+        write_group(mine, T(p.alpha), slab + slice * WARPS * SLAB + i * GROUP, group + i);
       meet(); // the slabs are there
-      store_slab<8>(p, share, row + group * STEP_M + slice * SHARE, col, batch,
+      store_slab<8>(rest, share, row + group * STEP_M + slice * SHARE, col, batch,
                     [](int r) { return r; });
       if (group + ROUND < GROUPS) meet(); // they have been read
     }
