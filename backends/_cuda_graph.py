@@ -5,6 +5,7 @@ Timed by device events, so that neither Python nor the driver's launch is part o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -40,33 +41,44 @@ class Replay:
         self.driver.call("cuEventRecord", before, self.stream)
         for launch, times in parts:
             for _ in range(times):
-                if code := launch():
-                    raise self._explain(code)
+                launch()
         self.driver.call("cuEventRecord", after, self.stream)
         return self.driver.elapsed_s(before, after)
 
-    def _launch(self, runs: int) -> Callable[[], Any]:
-        """A call that starts `runs` runs."""
+    def _launch(self, runs: int) -> Callable[[], None]:
+        """A call that starts `runs` runs.
+
+        Whatever a backend raises while it is captured only says that it has no graph: a run that is wrong by
+        itself raises again when it is launched.
+        """
         if not self.queued and runs not in self._graphs:
             try:
                 self._keep(runs)
-            except CudaError as error:
-                self.queued = str(error)
-        return self._one_by_one(runs) if self.queued else self._graphs[runs][1]
+            except Exception as error:
+                self.queued = f"{type(error).__name__}: {error}"
+        return self._one_by_one(runs) if self.queued else self._graph(runs)
 
-    def _one_by_one(self, runs: int) -> Callable[[], Any]:
-        def launch() -> Any:
+    def _one_by_one(self, runs: int) -> Callable[[], None]:
+        def launch() -> None:
             for _ in range(runs):
                 if code := self._run():
-                    return code
-            return 0
+                    raise self._explain(code)
+
+        return launch
+
+    def _graph(self, runs: int) -> Callable[[], None]:
+        start = self._graphs[runs][1]
+
+        def launch() -> None:
+            if code := start():
+                self.driver.check("launch of a graph", code)
 
         return launch
 
     def _keep(self, runs: int) -> None:
         while len(self._graphs) >= KEPT:
             self._forget(next(iter(self._graphs)))
-        executable = capture(self.driver, self.stream, self._one_by_one(runs), self._explain)
+        executable = capture(self.driver, self.stream, self._one_by_one(runs))
         self._graphs[runs] = executable, self.driver.graph_launch(executable, self.stream)
 
     def _forget(self, runs: int) -> None:
@@ -80,16 +92,18 @@ class Replay:
             self.driver.call("cuEventDestroy_v2", self._events.pop())
 
 
-def capture(driver: Driver, stream: int, work: Callable[[], Any], explain: Callable[[int], Exception]) -> int:
-    """An executable graph of what `work` puts into `stream`; the stream is usable again whatever happens."""
+def capture(driver: Driver, stream: int, work: Callable[[], Any]) -> int:
+    """An executable graph of what `work` puts into `stream`, which is usable again whatever `work` raises."""
     driver.begin_capture(stream)
     try:
-        code = work()
+        work()
     except BaseException:
-        driver.call("cuGraphDestroy", driver.end_capture(stream))
+        _abandon(driver, stream)
         raise
-    graph = driver.end_capture(stream)
-    if code:
-        driver.call("cuGraphDestroy", graph)
-        raise explain(code)
-    return driver.executable(graph)
+    return driver.executable(driver.end_capture(stream))
+
+
+def _abandon(driver: Driver, stream: int) -> None:
+    """End a capture that came to nothing; it may have been invalidated, and has then no graph to free."""
+    with contextlib.suppress(CudaError):
+        driver.call("cuGraphDestroy", driver.end_capture(stream))

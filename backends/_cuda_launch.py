@@ -9,6 +9,7 @@ from ctypes import c_double, c_longlong, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
+from . import _cuda_plan as planning
 from . import _cuda_realign as realigning
 from . import _cuda_split as splitting
 from . import _cuda_tma as tma
@@ -134,18 +135,16 @@ def tiles(kernel: Kernel, p: Problem) -> int:
 def blocks(kernel: Kernel, p: Problem, multiprocessors: int = MAX_BLOCKS) -> int:
     """Blocks of a launch; 0 where there is nothing to compute. Unavailable beyond what a grid may have.
 
-    Persistent kernels ("persistent", "tma"): no more than the device holds at one time, and no more than
-    gives each block its share of tiles: 256 tiles on 132 multiprocessors take two rounds on 128 as well.
-    "split_k": the blocks of one part of K, see `split`.
+    Persistent kernels ("persistent", "tma"): see `_cuda_plan`. "split_k": one part of K, see `split`.
     """
     count = tiles(kernel, p)
     if count > MAX_BLOCKS:
         raise Unavailable(f"{kernel.name} would need {count} blocks, a grid has at most {MAX_BLOCKS}")
     if kernel.header.launcher not in ("persistent", "tma") or not count:
         return count
-    v = kernel.variant
-    held, wanted = max(1, multiprocessors * v.ctas_per_sm // v.cluster), count // v.cluster
-    return v.cluster * _tiles(wanted, _tiles(wanted, held))
+    m, n, _ = extents(p)
+    extent = (n, m) if tma.swapped(kernel, p) else (m, n)
+    return planning.blocks(kernel.variant, extent, p.batch, multiprocessors)
 
 
 class Function(NamedTuple):
@@ -230,10 +229,16 @@ def prepare(
     """Bind a launch of `kernel` on these operands; each call of `.run` starts it and parses nothing."""
     if kernel.header.launcher == "tma":
         return _prepare_tma(kernel, p, device, operands, stream)
+    if realigns(kernel, p):
+        return _prepare_realigned(kernel, p, device, operands, stream)
     found = load(kernel, p, device)
     shared = splitting.Workspace(device, split(kernel, p, found, device), stream)
-    packed = arguments(p, *operands, shared)
-    launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    try:
+        packed = arguments(p, *operands, shared)
+        launch = _launch(kernel, p, found, device, stream, packed, (), shared.splits)
+    except BaseException:
+        shared.free()
+        raise
     return launch._replace(release=shared.free)
 
 
@@ -264,10 +269,38 @@ def _prepare_tma(
     steps = realigning.step(a, turned=False), realigning.step(b, turned=tma.turns_b(kernel, p))
     moved = realigning.prepare(device, found.compiled.cubin, steps, stream) if 0 not in extents(p) else None
     a, b = moved.operands if moved else (a, b)
-    places = *(Place(m.address, m.ld, m.batch_stride) for m in (a, b)), operands[2]
     maps = tuple(tma.maps(device.driver, kernel, q, (a, b, c)))
-    early, argued = moved is not None, arguments(q, places[0], places[1], places[2])
-    product = _launch(kernel, q, found, device, stream, argued, maps, early=early)
+    argued = arguments(q, _place(a), _place(b), operands[2])
+    return _behind(moved, _launch(kernel, q, found, device, stream, argued, maps, early=moved is not None))
+
+
+def realigns(kernel: Kernel, p: Problem) -> bool:
+    """Does such a kernel have operands moved that 16-byte accesses cannot take?
+
+    Not for products over a tile of K or less: they are over sooner than another launch.
+    """
+    return kernel.header.realigns and 0 not in extents(p) and extents(p)[2] > kernel.variant.tile[2]
+
+
+def _prepare_realigned(
+    kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
+) -> Launch:
+    """The launch, behind one that moves operands where that must be."""
+    found, (a, b, _) = load(kernel, p, device), matrices(p, operands)
+    steps = realigning.step(a, False, tma.aligned), realigning.step(b, False, tma.aligned)
+    moved = realigning.prepare(device, found.compiled.cubin, steps, stream)
+    a, b = moved.operands if moved else (a, b)
+    early = moved is not None and device.compute >= (9, 0)
+    argued = arguments(p, _place(a), _place(b), operands[2])
+    return _behind(moved, _launch(kernel, p, found, device, stream, argued, (), early=early))
+
+
+def _place(m: tma.Matrix) -> Place:
+    return Place(m.address, m.ld, m.batch_stride)
+
+
+def _behind(moved: realigning.Realigned | None, product: Launch) -> Launch:
+    """`product` behind the launch that moves its operands, if there is one."""
     if moved is None:
         return product
     keep = (*product.keep, moved)

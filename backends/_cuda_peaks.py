@@ -18,6 +18,7 @@ import numpy as np
 from . import _cuda_compile as compiling
 from . import _cuda_source as source
 from ._cuda_driver import Device
+from ._cuda_session import Buffers
 from .base import Unavailable
 
 BYTES = "bytes"
@@ -97,15 +98,30 @@ class Peak:
     """One file ready to be measured on a device. Unavailable where it does not compile or fit."""
 
     def __init__(self, file: File, kind: str, device: Device) -> None:
-        self.file, self.device, self.memory = file, device, []  # type: tuple[File, Device, list[int]]
-        d, h = device.driver, file.header
+        self.file, self.device = file, device
+        self.events: list[int] = []
+        d = device.driver
         device.activate()
         flags = options(file, kind, compiling.arch(*device.compute))
         cubin, _ = compiling.compile_path(file.path, f"peak {file.path.stem}", flags)
-        function = d.function(cubin, h.entry)
+        function = d.function(cubin, file.header.entry)
         size = COPIED if kind == BYTES else INPUTS
-        self.stream, self.events = d.stream(), [d.event(), d.event()]
-        self.memory = [d.alloc(size), d.alloc(size)]
+        self.buffers = Buffers(device, (size, size))
+        try:
+            self._prepare(function, kind, size)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def stream(self) -> int:
+        """Everything of this peak is put into it."""
+        return self.buffers.stream
+
+    def _prepare(self, function: int, kind: str, size: int) -> None:
+        d, h, device = self.device.driver, self.file.header, self.device
+        for _ in range(2):
+            self.events.append(d.event())
         self._fill(kind, size)
         self.count = c_longlong(size // 16 if kind == BYTES else 1)
         resident = d.blocks_per_multiprocessor(function, h.threads, 0)
@@ -117,12 +133,12 @@ class Peak:
         """Random numbers: zeros would run faster than real data."""
         d, chunk = self.device.driver, numbers(kind, min(size, 1 << 24))
         for start in range(0, size, chunk.nbytes):
-            copy = d.copy_in(self.memory[1] + start, chunk.ctypes.data, chunk.nbytes, self.stream)
+            copy = d.copy_in(self.buffers.addresses[1] + start, chunk.ctypes.data, chunk.nbytes, self.stream)
             d.check("copy in", copy())
         d.check("copy in", d.synchronize(self.stream)())
 
     def _prepared(self, function: int) -> Callable[[], Any]:
-        arguments = c_void_p(self.memory[0]), c_void_p(self.memory[1]), self.count
+        arguments = *map(c_void_p, self.buffers.addresses), self.count
         self.keep = arguments, (c_void_p * 3)(*map(ctypes.addressof, arguments))
         at = ctypes.addressof(self.keep[1])
         threads = self.file.header.threads
@@ -153,10 +169,9 @@ class Peak:
     def close(self) -> None:
         """Free what it holds."""
         d = self.device.driver
-        for address in self.memory:
-            d.free(address)
-        for event in self.events:
-            d.call("cuEventDestroy_v2", event)
+        while self.events:
+            d.call("cuEventDestroy_v2", self.events.pop())
+        self.buffers.free()
         d.call("cuStreamDestroy_v2", self.stream)
 
 
@@ -166,6 +181,8 @@ class Peaks:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._ready: dict[str, list[Peak]] = {}
+        self.absent: dict[str, str] = {}
+        """Peaks that could not be made ready here, each with the reason; the others are still a peak."""
 
     def rate(self, kind: str, seconds: float) -> Rate:
         """Of an arithmetic, or of BYTES; 0 where nothing here offers it.
@@ -188,8 +205,8 @@ class Peaks:
         for file in offered(kind, self.device.compute):
             try:
                 found.append(Peak(file, kind, self.device))
-            except Unavailable:  # an older compiler lacks an instruction: the others are still a peak
-                continue
+            except Unavailable as error:  # an older compiler lacks an instruction, the card has no room
+                self.absent[f"{kind}, {file.path.stem}"] = str(error)
         return found
 
     def close(self) -> None:

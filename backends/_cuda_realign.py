@@ -1,4 +1,4 @@
-"""Operands moved to where the copy engine can take them: `realign` of cuda/include/realign.cuh."""
+"""Operands moved to where their lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ctypes import POINTER, c_int, c_longlong, c_uint, c_void_p
 from typing import Any, NamedTuple
 
 from . import _cuda_driver as cuda
+from ._cuda_session import allocate
 from ._cuda_tma import Matrix, taken
-from .base import Unavailable
 
 THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
 BYTES_PER_BLOCK = 8 * 2048
@@ -77,9 +77,9 @@ class Step(NamedTuple):
         return 0 if self.to is None else self.to.batch * self.to.batch_stride * self.to.itemsize
 
 
-def step(m: Matrix, turned: bool) -> Step:
-    """What has to be done with `m`, whose transpose is wanted if `turned`."""
-    if 0 in (m.rows, m.columns, m.batch) or (taken(m) and not turned):
+def step(m: Matrix, turned: bool, stays: Callable[[Matrix], bool] = taken) -> Step:
+    """What has to be done with `m`, whose transpose is wanted if `turned`; nothing where it is that and `stays`."""
+    if 0 in (m.rows, m.columns, m.batch) or (stays(m) and not turned):
         return Step(m, None)
     rows, columns = (m.columns, m.rows) if turned else (m.rows, m.columns)
     per_vector = 16 // m.itemsize
@@ -91,14 +91,7 @@ class Room:
     """Device memory that is given back by `release`, or when nobody holds it any more."""
 
     def __init__(self, device: cuda.Device, size: int) -> None:
-        try:
-            self.address = device.driver.alloc(size)
-        except cuda.CudaError as error:
-            if error.code != cuda.OUT_OF_MEMORY:
-                raise
-            free = device.driver.free_memory()
-            text = f"{size} bytes of device memory are needed to realign operands, {free} are free"
-            raise Unavailable(text) from error
+        self.address = allocate(device, size)
         self.release = weakref.finalize(self, _free, device, self.address)
 
 

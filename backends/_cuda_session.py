@@ -115,8 +115,8 @@ class CudaSession(Session):
                 raise ValueError("device sessions take C-contiguous host arrays")
         self.buffers = Buffers(device, tuple(0 if x is None else x.nbytes for x in arrays))
         info.alloc_s = self.buffers.alloc_s
-        self._prepare_copies()
         try:
+            self._prepare_copies()
             self._bound = bind(self)
         except BaseException:
             self._free()

@@ -55,6 +55,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Which of A and B may be stored transposed (n no, t yes), e.g. "nt"; empty: all."""
     by_layout: bool = False
     """Compiled for each way to store A and B (LAYOUT_GIVEN, TRANS_A, TRANS_B), as launcher "tma" is."""
+    realigns: bool = False
+    """Launcher "grid2d": operands that 16-byte accesses cannot take are moved first, as for "tma", where the
+    product is long enough (`_cuda_launch.realigns`); it includes realign.cuh."""
     only_sm: int = 0
     """The one compute capability whose own instructions (sm_90a) it uses; 0: any from min_sm on."""
 
@@ -135,6 +138,8 @@ def _mistakes(h: Header) -> Iterator[str]:
     if not h.entry.isidentifier():
         yield f"entry {h.entry!r} is not a function name"
     yield from _type_mistakes(h)
+    if h.realigns and h.launcher != "grid2d":
+        yield f"realigns is for launcher 'grid2d', not {h.launcher!r}"
     for transposes in h.transposes:
         if transposes not in TRANSPOSES:
             yield f"transposes has {transposes!r}: use some of {', '.join(TRANSPOSES)}"
@@ -206,7 +211,7 @@ def source_hash(kernel: Kernel) -> str:
     texts = [path.read_text() for path in (kernel.path, *sorted(includes(kernel.path)[0]))]
     code = ["".join(without_comments(text).split()) for text in texts]
     h, v = kernel.header, kernel.variant
-    layouts = ("by layout",) if h.by_layout else ()
+    layouts = (*(("by layout",) if h.by_layout else ()), *(("realigns",) if h.realigns else ()))
     launch = (h.entry, h.op, h.launcher, h.dtypes, h.math, h.transposes, v.shared_bytes, *layouts)
     defines = [sorted(kernel.defines(dtype).items()) for dtype in h.dtypes]
     return hashlib.sha256(repr((code, launch, defines)).encode()).hexdigest()[:16]

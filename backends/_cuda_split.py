@@ -72,7 +72,11 @@ class Workspace:
         ticket_bytes = -(-4 * split.tickets // _ALIGN) * _ALIGN
         self._address = self.tickets = allocate(device, ticket_bytes + split.sums_bytes)
         self.sums = self.tickets + ticket_bytes
-        device.driver.check("zeroing tickets", device.driver.zero(self.tickets, ticket_bytes, stream)())
+        try:
+            device.driver.check("zeroing tickets", device.driver.zero(self.tickets, ticket_bytes, stream)())
+        except BaseException:
+            self.free()
+            raise
 
     def free(self) -> None:
         """Give the memory back; harmless when repeated."""

@@ -53,15 +53,20 @@ class Box(NamedTuple):
     element: int
 
 
+def _pitches(m: Matrix) -> list[int]:
+    """Bytes from a line to the next one, and from a matrix of a batch to the next one."""
+    return [stride * m.itemsize for stride in ((m.ld, m.batch_stride) if m.batch > 1 else (m.ld,))]
+
+
+def aligned(m: Matrix) -> bool:
+    """Does every line of it begin at a multiple of 16 bytes?"""
+    return all(x % 16 == 0 for x in (m.address, *_pitches(m)))
+
+
 def taken(m: Matrix) -> bool:
-    """Can the copy engine take it? Address and strides must be multiples of 16 bytes."""
-    strides = [m.ld] + ([m.batch_stride] if m.batch > 1 else [])
-    aligned = all(x % 16 == 0 for x in (m.address, *(s * m.itemsize for s in strides)))
-    return (
-        aligned
-        and all(0 < extent <= MOST for extent in (m.rows, m.columns, m.batch))
-        and all(s * m.itemsize < 2**40 for s in strides)
-    )
+    """Can the copy engine take it? It must be aligned, and not too large."""
+    extents = m.rows, m.columns, m.batch
+    return aligned(m) and all(0 < n <= MOST for n in extents) and all(x < 2**40 for x in _pitches(m))
 
 
 def element(p: Problem) -> int:
@@ -122,12 +127,13 @@ def defines(kernel: Kernel, p: Problem) -> tuple[tuple[str, int], ...]:
 
 def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
     """Lines of a box of A and of B: of K, as many as fit into 128 bytes, where that is not contiguous; else
-    128 of M or N, or what a CTA copies of the factor that its cluster shares, if that is less.
+    128 of the left factor. Boxes of the right one, which the blocks of a cluster copy in turns, have `BOX`.
     """
+    right, left_is_b = kernel.variant.defines.get("BOX", 64), swapped(kernel, p)
     across = LINE_BYTES // ITEMSIZE[p.dtype]
-    share = min(128, kernel.variant.tile[1] // kernel.variant.cluster)
-    along_a, along_b = (share, 128) if swapped(kernel, p) else (128, share)
-    return (across if p.trans_a else along_a), (along_b if p.trans_b else across)
+    a = right if left_is_b else across if p.trans_a else 128
+    b = right if not left_is_b else across
+    return a, b
 
 
 def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:

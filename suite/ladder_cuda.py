@@ -28,9 +28,6 @@ REFERENCE = "cublas"
 REFERENCE_MATH = {"3xtf32": "fp32"}
 """Arithmetics that cuBLAS lacks, and the one it stands beside them in."""
 
-SPECIAL = ("split_k", "batched")
-"""Launchers of kernels for shapes of their own."""
-
 PEAK_MATH = {"3xtf32": ("tf32", 3.0)}
 """Arithmetics made of several products of another one: which, and of how many."""
 
@@ -141,16 +138,50 @@ def problem_of(rung: Rung, problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, math=math)
 
 
-def concerns(rung: Rung, problem: Problem) -> bool:
-    """Is the rung meant for this problem? One that this GPU cannot run is, and says why it does not.
+def made_for(rung: Rung) -> str:
+    """The part that a kernel for products of one shape was made for; empty for those that climb on squares.
 
-    What is made for odd shapes or batches has no place between the rungs that climb on square products.
+    Its header says so: products in batches, K cut among blocks for tiles as wide as tall, or for narrow ones.
     """
-    header = getattr(getattr(rung.backend, "kernel", None), "header", None)
-    cube = problem.op == "gemm" and problem.batch == 1 and problem.m == problem.n == problem.k
-    if cube and header is not None and header.launcher in SPECIAL:
+    header = header_of(rung)
+    if header is None or header.op != "gemm" or header.launcher not in ("batched", "split_k"):
+        return ""
+    rows, columns, _ = header.variant[0].tile
+    return "batched" if header.launcher == "batched" else "skinny" if columns < rows else "long_k"
+
+
+def shape_of(p: Problem) -> str:
+    """The part that a product belongs to by its shape."""
+    if p.batch > 1:
+        return "batched"
+    return "long_k" if p.k > max(p.m, p.n) else "skinny" if p.n < p.m else "square"
+
+
+def header_of(rung: Rung) -> Header | None:
+    """Of our kernel; None for cuBLAS."""
+    return getattr(getattr(rung.backend, "kernel", None), "header", None)
+
+
+def apart(rung: Rung, problem: Problem) -> bool:
+    """Has the rung no place here although it could compute it?
+
+    What is made for one shape stands at that shape alone. There the rungs that climb on square products are
+    what it is held against, where their CTA tile fits into C; without their variants, which are about square
+    products too.
+    """
+    header, home = header_of(rung), made_for(rung)
+    if header is None or header.op != "gemm" or problem.op != "gemm":
         return False
-    return rung.backend.supports(problem_of(rung, problem)) is None
+    here = shape_of(problem)
+    if home or here == "square":
+        return bool(home) and home != here
+    rows, columns, _ = header.variant[0].tile
+    return rung.beside or rows > problem.m or columns > problem.n
+
+
+def concerns(rung: Rung, problem: Problem) -> bool:
+    """Is the rung meant for this problem? One that this GPU cannot run is, and says why it does not."""
+    return not apart(rung, problem) and rung.backend.supports(problem_of(rung, problem)) is None
 
 
 def model(rung: Rung, problem: Problem) -> dict[str, float]:

@@ -14,28 +14,32 @@ import msgspec
 
 from backends._cuda_peaks import BYTES
 from backends.base import Problem, Session, Unavailable
-from backends.operands import Operands, fill_random
+from backends.operands import Operands
 
 from . import gate, ladder_cuda, ladder_cuda_plan
 from .harness_candidates import Candidate
 from .harness_cells import cell
 from .harness_rounds import Watch
-from .harness_sample import Entry, calibrate, take
-from .harness_settings import CPU_MODE, Bench, Settings
+from .harness_sample import Entry, calibrate, take, timed
+from .harness_settings import CPU_MODE, Bench, Settings, reason_of
 from .ladder import Rung
 from .ladder_measure import TIMED_RUNS, Climb, Group, Trial
 from .record import Cell, GateResult
 
 ROOF_S = 0.004
-WAKE_S = 0.004
+WAKE_S = 0.002
 """All sides are the same GPU: its clocks never fall asleep between two of them."""
 
 BLOCK_S = 0.002
+LATENCY_BLOCK_S = 0.001
 ROUNDS = 6
 """The fewest that an interval can be made of without assuming a distribution; there are many problems."""
 
-SLOW_S = 5.0
+SLOW_S = 1.0
 """Seconds for all checks and two rounds of a rung, up to which it is never too slow."""
+
+SEVERAL_ROUNDS_S = 0.05
+"""A run that takes longer is timed in two rounds alone."""
 
 
 Gates = Callable[[list[Session], int], list[GateResult]]
@@ -78,7 +82,8 @@ class CudaGroup(Group):
     peaks: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
 
     def _bench(self, operands: Operands) -> Bench:
-        settings = Settings(seed=self.climb.asked.seed, wake_s=WAKE_S, block_s=BLOCK_S)
+        seed = self.climb.asked.seed
+        settings = Settings(seed=seed, wake_s=WAKE_S, slow_s=WAKE_S, block_s=LATENCY_BLOCK_S)
         shared = ({"cuda": self.problem}, {"cuda": operands}, "pageable", (CPU_MODE,))
         return Bench(*shared, settings, self.climb.clock, self.rng, self.key)  # type: ignore[arg-type]
 
@@ -87,47 +92,54 @@ class CudaGroup(Group):
         if not state.ok:
             raise Unavailable(state.reason)
         session = rung.backend.open(ladder_cuda.problem_of(rung, problem), operands)
-        session.upload()
         return Candidate(rung.backend, session, None, (CPU_MODE,))
 
     def _estimate(self, rung: Rung) -> float:
         """Nothing is assumed before the first run: a small product says nothing about a large one."""
         return 0.0
 
+    def _second_call(self, entry: Entry, first_s: float) -> float:
+        """The first call of a kernel or library loads it."""
+        return min(first_s, timed(self.climb.clock, entry, 1))
+
     def _too_slow(self, trial: Trial, run_s: float) -> str:
         runs = len(gate.trials(gate.Setting(self.problem), True)) + TIMED_RUNS
         return "" if runs * run_s <= SLOW_S else super()._too_slow(trial, run_s)
 
-    def _prepare(self, bench: Bench, trial: Trial) -> None:
-        super()._prepare(bench, trial)
-        if not trial.alive or trial.one is None:
-            return
-        entry = Entry(trial.one.session, kind="device", timing="throughput")
-        bench.enter(trial.one.session)
-        try:
-            calibrate(self.climb.clock, entry, bench.settings.block_s, bench.settings.takes)
-            self.queued[trial.rung.name] = entry
-        except Exception as error:
-            trial.skip = f"{type(error).__name__}: {error}"
-        finally:
-            bench.leave()
+    def _prepare_all(self, bench: Bench, trials: Sequence[Trial]) -> None:
+        """Open all rungs, on whatever lies in the device's memory, and check them together."""
+        for trial in trials:
+            self._prepare(bench, trial)
+        self._tell("check of all rungs")
+        self._gate([trial for trial in trials if trial.alive])
 
     def _check(self, trial: Trial) -> str:
         """All rungs are checked together, when all are open."""
         return ""
 
     def _time(self, bench: Bench, trials: Sequence[Trial]) -> None:
-        self._tell("check of all rungs")
-        self._gate(trials)
-        operands = bench.operands["cuda"]
-        fill_random(operands, self.climb.asked.seed)
-        alive = [trial for trial in trials if trial.alive]
-        for trial in alive:
-            assert trial.one is not None
-            bench.enter(trial.one.session)
+        for trial in trials:
+            self._ready(bench, trial)
+        super()._time(bench, [trial for trial in trials if trial.alive])
+
+    def _ready(self, bench: Bench, trial: Trial) -> None:
+        """The data that it is timed on, and how many runs make a sample."""
+        assert trial.one is not None
+        entry = Entry(trial.one.session, kind="device", timing="throughput")
+        bench.enter(trial.one.session)
+        try:
             trial.one.session.upload()
-        bench.leave()
-        super()._time(bench, alive)
+            calibrate(self.climb.clock, entry, BLOCK_S, bench.settings.takes)
+            self.queued[trial.rung.name] = entry
+        except Exception as error:
+            trial.skip = reason_of(error)
+        finally:
+            bench.leave()
+
+    def _affords(self, trial: Trial, round_: int) -> bool:
+        assert trial.entry is not None
+        slow = trial.entry.estimate_s > SEVERAL_ROUNDS_S
+        return trial.alive and (round_ < TIMED_RUNS or not slow)
 
     def _gate(self, trials: Sequence[Trial]) -> None:
         """Those in one arithmetic at a time: cuBLAS may stand there in another."""

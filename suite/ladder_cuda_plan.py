@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from backends.arithmetic import ITEMSIZE
 from backends.base import Problem, check_problem
 
 from . import ladder_cuda
 from .ladder import Rung
 from .ladder_measure import Request
 
-SIZES = (1024, 2048, 4096)
+SIZES = (1024, 2048, 4096, 8192)
 RAGGED = (1000, 1023, 2047, 4097)
 LONG_K = ((128, 128, 65536), (256, 256, 16384))
 SKINNY_N = (1, 4, 16, 64, 256)
 SKINNY = 4096
-BATCHES = ((32, 8192), (64, 4096), (128, 1024))
-GEMV_SIZES = (1024, 4096, 8192)
-VECTOR_SIZES = (1 << 20, 1 << 24, 1 << 26)
+BATCHES = ((32, 4096), (64, 2048), (128, 512))
+GEMV_SIZES = (1024, 4096, 4097, 8192, 16384)
+VECTOR_SIZES = (1 << 20, 1 << 24)
+
+STANDS_FOR = {
+    "long_k": 0, "skinny": 2, "batched": 1, "gemv": 1, "gemv_t": 1, "vector_add": 1, "copy": 1
+}  # fmt: skip
+"""Which problem of a part stands for it in a further type: to check all of them would take minutes."""
 
 TITLES = {
     "square": "M = N = K",
@@ -32,6 +38,11 @@ TITLES = {
     "copy": "c = a",
 }
 """Every part and its heading, in the order of the tables."""
+
+SHAPED = ("long_k", "skinny", "batched")
+"""Parts of products of one shape, for which there are kernels of their own."""
+
+PRODUCTS = ("square", "ragged", *SHAPED)
 
 IN_BYTES = ("gemv", "gemv_t", "vector_add", "copy")
 """Parts whose rate is bytes per second."""
@@ -49,16 +60,27 @@ class CudaRequest(Request, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> list[Problem]:
-        """Those of every part in turn; all parts of one arithmetic together."""
+        """Those with the fewest entries first, whatever their part and arithmetic.
+
+        The time that small ones leave is there for the large ones, and where it ends too early the largest
+        size is missing in every arithmetic, not one arithmetic at every size.
+        """
         rungs = [r for r in ladder_cuda.provider().rungs() if r.name != ladder_cuda.REFERENCE]
         wanted = [r for r in rungs if not self.rungs or r.name in self.rungs]
         every = [p for how in self.arithmetics for _, p in planned(self, *how)]
-        return [p for p in dict.fromkeys(every) if worth(wanted, p)]
+        found = [
+            p
+            for p in dict.fromkeys(every)
+            if worth(rungs, p) and any(ladder_cuda.concerns(rung, p) for rung in wanted)
+        ]
+        return sorted(found, key=lambda p: p.bytes_min // ITEMSIZE[p.dtype])
 
 
 def worth(rungs: Sequence[Rung], problem: Problem) -> bool:
-    """Is a rung of ours meant for it?"""
-    return any(ladder_cuda.concerns(rung, problem) for rung in rungs)
+    """Is a rung of ours meant for it? In a part of one shape, one at least that was made for that shape."""
+    shape = ladder_cuda.shape_of(problem) if problem.op == "gemm" else "square"
+    concerned = [rung for rung in rungs if ladder_cuda.concerns(rung, problem)]
+    return any(shape in ("square", ladder_cuda.made_for(rung)) for rung in concerned)
 
 
 def any_concern(rung: Rung, problems: Sequence[Problem]) -> bool:
@@ -79,8 +101,12 @@ def planned(asked: CudaRequest, dtype: str, math: str) -> Iterator[tuple[str, Pr
         "vector_add": lambda: [{"op": "vector_add", "n": n} for n in VECTOR_SIZES],
         "copy": lambda: [{"op": "copy", "n": n} for n in VECTOR_SIZES],
     }
+    further = dtype != asked.arithmetics[0][0]
     for part in asked.parts:
-        for shape in makers[part]():
+        shapes = makers[part]()
+        if further and part in STANDS_FOR:
+            shapes = [shapes[STANDS_FOR[part]]]
+        for shape in shapes:
             yield part, Problem(dtype=dtype, math=math, **shape)
 
 
@@ -115,7 +141,7 @@ def _candidates(
 
 def offers(rung: Rung) -> list[tuple[str, str]]:
     """(dtype, math) that a kernel computes; none for cuBLAS, which only stands beside them."""
-    header = getattr(getattr(rung.backend, "kernel", None), "header", None)
+    header = ladder_cuda.header_of(rung)
     return list(zip(header.dtypes, header.math, strict=True)) if header else []
 
 

@@ -163,11 +163,9 @@ class Group:
             operands = allocate(self.problem)
         except Unavailable as error:  # as bfloat16 without ml_dtypes: the other types are climbed
             return [self._skipped(trial, str(error)) for trial in trials]
-        fill_random(operands, self.climb.asked.seed)
         bench = self._bench(operands)
         try:
-            for trial in trials:
-                self._prepare(bench, trial)
+            self._prepare_all(bench, trials)
             fill_random(operands, self.climb.asked.seed)
             self._time(bench, [trial for trial in trials if trial.alive])
             return [cell for trial in trials for cell in self._cells(bench, trial)]
@@ -184,6 +182,11 @@ class Group:
 
     # --- opening, checking ---------------------------------------------------------------------------
 
+    def _prepare_all(self, bench: Bench, trials: Sequence[Trial]) -> None:
+        fill_random(bench.operands[self.climb.provider.device], self.climb.asked.seed)
+        for trial in trials:
+            self._prepare(bench, trial)
+
     def _prepare(self, bench: Bench, trial: Trial) -> None:
         """Open the rung, look what a run costs, check its result; `trial.skip` says what stood against it."""
         self._tell(f"{trial.rung.name}: check")
@@ -194,7 +197,8 @@ class Group:
             trial.one = self._open(trial.rung, self.problem, bench.operands[self.climb.provider.device])
             entry = Entry(trial.one.session, kind=_kind(trial.one.session))
             bench.enter(trial.one.session)
-            entry.estimate_s = trial.one.first_call_s = timed(self.climb.clock, entry, 1)
+            trial.one.first_call_s = timed(self.climb.clock, entry, 1)
+            entry.estimate_s = self._second_call(entry, trial.one.first_call_s)
             self._learn(trial.rung, self.problem, entry.estimate_s)
             trial.skip = self._too_slow(trial, entry.estimate_s) or self._check(trial)
             if not trial.skip:
@@ -204,6 +208,10 @@ class Group:
             trial.skip = reason_of(error)
         finally:
             bench.leave()
+
+    def _second_call(self, entry: Entry, first_s: float) -> float:
+        """Seconds of one run, as far as the first has shown: here what comes first counts."""
+        return first_s
 
     def _open(self, rung: Rung, problem: Problem, operands: Operands) -> Candidate:
         threads = rung.threads or self.climb.provider.threads(self.climb.asked.threads)

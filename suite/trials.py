@@ -89,7 +89,9 @@ class Setting(NamedTuple):
 
 
 def filled(view: np.ndarray, make: Callable[[tuple[int, ...]], np.ndarray]) -> None:
-    """view[...] = make(shape), a block of rows at a time."""
+    """view[...] = make(shape), a block of rows at a time, as they lie in memory."""
+    if view.ndim > 1 and abs(view.strides[-1]) > abs(view.strides[-2]):
+        view = view.swapaxes(-1, -2)
     if view.size <= BLOCK:
         view[...] = make(view.shape)
         return

@@ -34,9 +34,10 @@ MOST_MARKS = 256
 
 def dense(rng: np.random.Generator, shape: tuple[int, ...], significand: int) -> np.ndarray:
     """+-[0.5, 1) with `significand` bits, the last one set: any shorter rounding changes every value."""
-    whole = rng.integers(2 ** (significand - 1), 2**significand, size=shape, dtype=np.int64) | 1
-    sign = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
-    return np.ldexp(whole * sign, -significand)
+    integer = np.uint32 if significand < 32 else np.int64
+    values = rng.integers(2 ** (significand - 1), 2**significand, size=shape, dtype=integer) | 1
+    scale = rng.choice(np.array([-1.0, 1.0]) * 2.0**-significand, size=shape)
+    return np.multiply(values, scale, out=scale)
 
 
 class Marks:
@@ -61,9 +62,9 @@ class Marks:
         size = self.setting.operand_bits
         v.b[:, self.from_b] = dense(rng, (len(v.b), len(self.rows), v.b.shape[2]), size) / scale
         v.a[:, :, self.from_a] = dense(rng, (*v.a.shape[:2], len(self.columns)), size) * scale
-        v.a[:, self.rows] = 0
+        v.a[:, _every(self.rows, v.a.shape[1])] = 0
         v.a[:, self.rows, self.from_b] = 1
-        v.b[:, :, self.columns] = 0
+        v.b[:, :, _every(self.columns, v.b.shape[2])] = 0
         v.b[:, self.from_a, self.columns] = 1
         if self.setting.problem.beta != 0:
             v.c[:, self.rows] = 0
@@ -84,6 +85,11 @@ class Marks:
         return found
 
 
+def _every(picks: np.ndarray, size: int) -> np.ndarray | slice:
+    """The picks as an index: all of them at once need no list."""
+    return slice(None) if len(picks) == size else picks
+
+
 class Selection(Trial):
     """A picks rows of B (axis 1) or B columns of A (axis 2): C is made of operands as stored, bit for bit."""
 
@@ -97,8 +103,8 @@ class Selection(Trial):
 
     def fill(self, v: Views) -> None:
         rng = self.setting.generator(self.name)
-        for array in (v.a, v.b):
-            filled(array, lambda shape: rng.random(shape, dtype=np.float32) - 0.5)
+        source = v.b if self.axis == 1 else v.a  # the other one picks, all of it
+        filled(source, lambda shape: rng.random(shape, dtype=np.float32) - 0.5)
         self.fill_c(v, np.zeros)
         self.marks.write(v, rng)
 

@@ -1,39 +1,58 @@
 """The steps of the hardware run that may take longer than one call: GPU tests, sanitizers, the GPU's ladder.
 
 Each keeps what it has found in a file of its own while it runs, and goes on there: test by test, kernel by
-kernel, problem by problem.
+kernel, problem by problem. Tests and sanitizers are not timed, and wait for the CPU most of the time: several
+processes of them share the GPU.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from backends import _cuda_source
+from backends.cpus import allowed_cpus
 
-from .verify_state import Context, Failed, OutOfTime, Skipped
+from .verify_state import Context, Failed, Kept, OutOfTime, Skipped, names
 from .verify_steps import last_line, measured, need_gpu, resuming, tail
 
 STARTS = 40
-"""Processes that the tests may need: one that a CUDA error spoiled makes place for another."""
+"""Processes that a part of the tests may need: one that a CUDA error spoiled makes place for another."""
 
-TOOLS = {"memcheck": 1, "racecheck": 3, "initcheck": 3, "synccheck": 3}
-"""Tool -> one of so many problems of each kernel: three of them slow a launch down more than it is worth."""
+MOST_WORKERS = 12
+"""Processes on one GPU at once. They take turns on it: what they do at the same time is the CPU's part."""
 
-BATCH_S = 90.0
-"""Seconds after which a sanitizer's process begins no further kernel; what it found is then kept."""
+WORKER_BYTES = 4 << 30
+"""Device memory that each is counted with: context, modules, operands, and what a sanitizer keeps of them."""
+
+LARGE_BYTES = 48 << 30
+"""Device memory that the `large` tests, one at a time, need beside the others: 26 GB of operands at most."""
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GEMM_NUM_THREADS")
+"""Where workers are told how many CPUs each may keep busy."""
+
+TOOLS = {"memcheck": 1, "racecheck": 1, "initcheck": 1, "synccheck": 1}
+"""Tool -> one of so many problems of each kernel: all, as long as that takes minutes with many processes."""
 
 SANITIZER_STATUS = 9
 """What compute-sanitizer ends with where it has found something."""
 
+SHARING = ("--max-connections", "64", "--launch-timeout", "300")
+"""Options of compute-sanitizer beside others of its kind: by default ten find a port on which their programs
+answer, and a program has a minute to start."""
+
 LEAST_S = 45.0
-"""With less time left no batch is begun."""
+"""With less time left no sanitizer is begun."""
 
 LADDER = (
     *("--device", "cuda", "--dtype", "f32,f64,f16,bf16", "--math", "all"),
@@ -41,36 +60,43 @@ LADDER = (
 )
 
 
-class Kept:
-    """Lines of JSON in the results folder while a step is under way; a torn last one is ignored."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> list[dict[str, Any]]:
-        """What is there."""
-        found = []
-        for line in self.path.read_text().splitlines() if self.path.exists() else ():
-            try:
-                found.append(msgspec.json.decode(line, type=dict[str, Any]))
-            except msgspec.DecodeError:
-                continue
-        return found
-
-    def append(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Add lines."""
-        with self.path.open("ab") as file:
-            for entry in entries:
-                file.write(msgspec.json.encode(entry) + b"\n")
-
-    def discard(self) -> None:
-        """The step has ended."""
-        self.path.unlink(missing_ok=True)
-
-
 def kept(context: Context, name: str) -> Kept:
     """The file of a step, made room for; what was found with other sources is gone."""
     return Kept(Path(resuming(context, name)[-1]))
+
+
+class Workers(NamedTuple):
+    """How the GPU is shared: so many processes, each with so many threads; the `large` tests beside them?"""
+
+    processes: int
+    threads: int
+    large_beside: bool
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Keeps the libraries of all of them together from using more CPUs than there are."""
+        return dict.fromkeys(THREADS, str(self.threads))
+
+
+def sharing(cpus: int, memory: int) -> Workers:
+    """What so many CPUs and bytes of device memory are enough for."""
+    count = max(1, min(cpus, MOST_WORKERS, memory // WORKER_BYTES))
+    return Workers(count, max(1, cpus // count), memory >= LARGE_BYTES + count * WORKER_BYTES)
+
+
+def workers(context: Context) -> Workers:
+    """For this machine: one process where the size of its device memory cannot be learned."""
+    ask = "from backends import _cuda_driver as cuda; print(cuda.device(0).driver.total_memory(0))"
+    said = last_line(context.python("-c", ask).stdout)
+    return sharing(allowed_cpus(), int(said) if said.isdecimal() else 0)
+
+
+def partly(context: Context, said: str) -> OutOfTime:
+    """What a step that looks at some kernels only ends with: unfinished, so that nothing counts as shown.
+
+    What it found is kept, and a call for all kernels goes on with it.
+    """
+    return OutOfTime(f"only {', '.join(context.kernels)}: {said}")
 
 
 # --- compiling ---------------------------------------------------------------------------------------
@@ -91,33 +117,68 @@ def compiling(context: Context) -> dict[str, Any]:
 
 
 def tests(context: Context) -> dict[str, Any]:
-    """Every test that needs a GPU, each with its result; goes on with those that an earlier call left."""
+    """Every test that needs a GPU, each with its result; goes on with those that an earlier call left.
+
+    In shards side by side; then, in one process, what needs the machine to itself, and whatever else is left.
+    """
     need_gpu(context)
     if not (context.root / "tests").is_dir():
         raise Skipped("no tests/ beside the package: run verify in a checkout")
-    file = kept(context, "tests")
-    words = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-p", "tests.outcomes"]
-    for _ in range(STARTS):
-        before = len(file.read())
-        done = context.python(*words, "--outcomes", str(file.path))
-        if done.returncode in (0, 1, 5):  # all right, some failed, none left
-            break
-        if len(file.read()) == before:
-            raise Failed(f"pytest ended with {done.returncode} and no test was run: {tail(done)}")
+    file, shared = kept(context, "tests"), workers(context)
+    shards = [f"{index}/{shared.processes}" for index in range(shared.processes)]
+    parts = [*shards, "large"] if shared.large_beside else shards
+    context.together([partial(run_part, context, file, part, shared.environment) for part in parts])
+    run_part(context, file, "rest", {})
     results = outcomes(file.read())
+    if context.kernels:
+        mine = {t: said for t, said in results.items() if any(names(t, k) for k in context.kernels)}
+        raise partly(context, f"{len(mine)} tests, failed: {', '.join(failures(mine)) or 'none'}")
     file.discard()
     return judged(results)
 
 
+def run_part(context: Context, file: Kept, part: str, environment: dict[str, str]) -> None:
+    """One part of the tests, in as many processes as it takes, one after the other."""
+    words = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-p", "tests.outcomes"]
+    words += ["--outcomes", str(file.path), "--part", part]
+    words += ["--kernels", ",".join(context.kernels)] if context.kernels else []
+    for _ in range(STARTS):
+        before = len(own(file, part))
+        try:
+            done = context.python(*words, **environment)
+        except OutOfTime:
+            file.append({"test": test, "part": part, "stopped": True} for test in under_way(own(file, part)))
+            raise
+        if done.returncode in (0, 1, 5):  # all right, some failed, none left
+            return
+        if len(own(file, part)) == before:
+            raise Failed(f"pytest ended with {done.returncode} and no test was run: {tail(done)}")
+
+
+def own(file: Kept, part: str) -> list[dict[str, Any]]:
+    """The lines of one part."""
+    return [line for line in file.read() if line.get("part") == part]
+
+
+def under_way(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """The test that the last line says has begun: stopped for want of time, it has shown nothing by that."""
+    return [line["test"] for line in lines[-1:] if not {"outcome", "stopped"} & line.keys()]
+
+
 def judged(results: dict[str, str]) -> dict[str, Any]:
     """The step's result. Failed where a test failed, or none was run."""
-    bad = [name for name, outcome in results.items() if outcome in ("failed", "error")]
+    bad = failures(results)
     counts = {word: sum(o.startswith(word) for o in results.values()) for word in ("passed", "skipped")}
     said = f"{counts['passed']} passed, {len(bad)} failed, {counts['skipped']} skipped"
     found = {"summary": said, "tests": results}
     if bad or not results:
         raise Failed(f"{said}; failed: {', '.join(bad[:10]) or 'none'}", found)
     return found
+
+
+def failures(results: dict[str, str]) -> list[str]:
+    """The tests that speak against something."""
+    return [name for name, outcome in results.items() if outcome in ("failed", "error")]
 
 
 def outcomes(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -132,32 +193,59 @@ def outcomes(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def sanitize(context: Context, tool: str) -> dict[str, Any]:
-    """One tool of compute-sanitizer over every kernel beside its tile, kernel by kernel."""
+    """One tool of compute-sanitizer over every kernel beside its tile.
+
+    By several processes, of which each takes the next kernel when it has done with one.
+    """
     need_gpu(context)
     program, script = find_sanitizer(), context.root / "tests" / "gpu_sanitize.py"
     if program is None:
         raise Skipped("compute-sanitizer was not found on PATH or in the CUDA toolkit's folders")
     if not script.exists():
         raise Skipped("no tests/gpu_sanitize.py beside the package: run verify in a checkout")
-    file = kept(context, f"sanitize:{tool}")
-    while left := unseen(file.read()):
-        seconds = min(BATCH_S, context.left_s / 2)
+    file, shared = kept(context, f"sanitize:{tool}"), None
+    options = ["--tool", tool, "--error-exitcode", str(SANITIZER_STATUS), *SHARING]
+    options += ["--leak-check", "no"] if tool == "memcheck" else []
+    while left := [name for name in unseen(file.read()) if name in (context.kernels or [name])]:
         if context.left_s < LEAST_S:
             raise OutOfTime(f"{len(left)} kernels are left: {left[0]} is next")
-        options = ["--tool", tool, "--error-exitcode", str(SANITIZER_STATUS)]
-        options += ["--leak-check", "no"] if tool == "memcheck" else []
-        words = ["--every", str(TOOLS[tool]), "--seconds", f"{seconds:.0f}"]
-        done = context.run([program, *options, sys.executable, str(script), *words, *left])
-        found = verdicts(done.stdout, done.returncode)
-        if not found:
-            raise Failed(f"{tool} ended with {done.returncode} and ran no kernel: {tail(done)}")
-        file.append({"kernel": kernel, "verdict": verdict} for kernel, verdict in found.items())
-    result = {"tool": tool, "kernels": {e["kernel"]: e["verdict"] for e in file.read()}}
+        shared = shared or workers(context)
+        with tempfile.TemporaryDirectory() as claims:
+            words = ["--every", str(TOOLS[tool]), "--claims", claims, *left]
+            command = [program, *options, sys.executable, str(script), *words]
+            run = partial(watched, context, file, command, shared.environment)
+            ended = context.together([run] * min(shared.processes, len(left)))
+        if set(left) <= {*unseen(file.read())}:
+            said = next((done for done in ended if done.returncode), ended[0])
+            raise Failed(f"{tool} ended with {said.returncode} and ran no kernel: {tail(said)}")
+    found = {e["kernel"]: e["verdict"] for e in file.read()}
+    wrong = [f"{kernel}: {verdict}" for kernel, verdict in found.items() if speaks_against(verdict)]
+    if context.kernels:
+        mine = [text for text in wrong if any(names(text, kernel) for kernel in context.kernels)]
+        raise partly(context, f"{tool} finds {'; '.join(mine) or 'nothing wrong'}")
     file.discard()
-    wrong = [f"{k}: {v}" for k, v in result["kernels"].items() if speaks_against(v)]  # type: ignore[attr-defined]
     if wrong:
-        raise Failed(f"{tool}: {len(wrong)} kernels: {wrong[0]}", result)
-    return result
+        raise Failed(f"{tool}: {len(wrong)} kernels: {wrong[0]}", {"tool": tool, "kernels": found})
+    return {"tool": tool, "kernels": found}
+
+
+def watched(
+    context: Context, file: Kept, command: Sequence[str], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a sanitizer; keep what is said of a kernel once the next is begun, since more may be until then."""
+    written: set[str] = set()
+
+    def keep(found: Sequence[tuple[str, str]]) -> None:
+        new = [(kernel, verdict) for kernel, verdict in found if kernel not in written]
+        written.update(kernel for kernel, _ in new)
+        file.append({"kernel": kernel, "verdict": verdict} for kernel, verdict in new)
+
+    def watch(text: str) -> None:
+        keep(list(verdicts(text, 0).items())[:-1])
+
+    done = context.run(command, watch=watch, **environment)
+    keep(list(verdicts(done.stdout, done.returncode).items()))
+    return done
 
 
 def speaks_against(verdict: str) -> bool:
@@ -167,10 +255,16 @@ def speaks_against(verdict: str) -> bool:
 
 
 def unseen(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The kernels that have no verdict yet."""
+    """The kernels that have no verdict yet; those with most to do first, so that none is waited for alone."""
     seen = {line["kernel"] for line in lines}
-    names = [k.name for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
-    return [name for name in names if name not in seen]
+    kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
+    left = [kernel for kernel in kernels if kernel.name not in seen]
+    return [kernel.name for kernel in sorted(left, key=work, reverse=True)]
+
+
+def work(kernel: _cuda_source.Kernel) -> int:
+    """In proportion to it: products of the size of a tile, for each type."""
+    return len(kernel.header.dtypes) * math.prod(max(1, size) for size in kernel.variant.tile)
 
 
 def verdicts(text: str, code: int) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from .analysis.crossover import Crossover
 from .journal import atomic_write, readable
 from .record import Run
 from .render.summary import Question, lines
-from .verify_state import MOST_FILES, RUNNING, Context, Failed, Outcome, Skipped
+from .verify_state import MOST_FILES, RUNNING, Context, Failed, Outcome, Skipped, names
 
 WIDEST_BAND = 0.125
 """An adaptive crossover is known at least this well: (high - low) / low."""
@@ -169,8 +168,7 @@ def kernel_entry(
     kernel: _cuda_source.Kernel, tests: dict[str, str], timings: list[dict[str, Any]], context: Context
 ) -> dict[str, Any]:
     """Hash, status, tests, cubin hashes and raw timings of one kernel variant."""
-    named = re.compile(re.escape(kernel.name) + r"(?![\w/])")
-    own_tests = {name: outcome for name, outcome in tests.items() if named.search(name)}
+    own_tests = {name: outcome for name, outcome in tests.items() if names(name, kernel.name)}
     own_timings = [entry for entry in timings if entry["backend"] == kernel.name]
     sanitizers = watched(kernel.name, context)
     why_not = doubt(own_tests, own_timings, sanitizers)

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from . import verify_process
 from .journal import atomic_write, readable
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout (or the folder that holds the installed packages)."""
@@ -107,6 +113,10 @@ class Context:
         """Hash of what the step in progress depends on."""
         self.notes: list[str] = []
         """What is worth saying of the step in progress once it is done."""
+        self.stopped, self.logging = threading.Event(), threading.Lock()
+        """Set where this run is interrupted: all programs that it waits for end then. The log is shared."""
+        self.kernels: list[str] = []
+        """Tests and sanitizers run for these kernels only, and are unfinished then; empty: for all."""
         self.expected: dict[str, str] = {}
         """Step -> hash of its sources as they are now; an outcome of others no longer counts."""
 
@@ -128,27 +138,45 @@ class Context:
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run this Python with `arguments` from the checkout; output goes to log.txt too."""
-        return self.run([sys.executable, *arguments], **environment)
+        return self.run([sys.executable, *arguments], watch=None, **environment)
 
-    def run(self, command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command from the checkout within the time that is left; OutOfTime when that ends."""
+    def run(
+        self, command: Sequence[str], *, watch: verify_process.Watch | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command from the checkout within the time that is left; OutOfTime when that ends.
+
+        watch: told now and then what it has printed so far.
+        """
         env = {**os.environ, **self.env, **environment}
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self.root,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=None if self.left_s == float("inf") else max(1.0, self.left_s),
-            )
-        except subprocess.TimeoutExpired as error:
-            self.log(command, environment, subprocess.CompletedProcess(command, -1, *printed(error)))
-            raise OutOfTime(f"{Path(command[0]).name} did not end within the time budget") from error
+        due = max(self.deadline, time.monotonic() + 1.0)
+        done, stopped = verify_process.run(
+            command,
+            cwd=self.root,
+            env=env,
+            stop=lambda: self.stopped.is_set() or time.monotonic() > due,
+            watch=watch,
+        )
         self.log(command, environment, done)
+        if stopped:
+            raise OutOfTime(f"{Path(command[0]).name} did not end within the time budget")
         return done
+
+    def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """What tasks return that run programs side by side; ends their programs where it is interrupted.
+
+        All have ended before a fault is raised, and want of time only where there is none.
+        """
+        with ThreadPoolExecutor(max(1, len(tasks))) as pool:
+            futures: list[Future[T]] = [pool.submit(task) for task in tasks]
+            try:
+                wait(futures)
+            except BaseException:
+                self.stopped.set()
+                raise
+        faults = [error for future in futures if (error := future.exception())]
+        for error in sorted(faults, key=lambda fault: isinstance(fault, OutOfTime)):
+            raise error
+        return [future.result() for future in futures]
 
     def log(
         self, command: Sequence[str], environment: dict[str, str], done: subprocess.CompletedProcess[str]
@@ -156,19 +184,49 @@ class Context:
         """Append what was run and what it printed to log.txt, without absolute paths of this machine."""
         words = [f"{key}={value}" for key, value in environment.items()] + list(command)
         text = f"$ {' '.join(words)}\n{done.stdout}{done.stderr}[exit {done.returncode}]\n\n"
-        with (self.out / "log.txt").open("a") as log:
-            log.write(
-                text.replace(sys.executable, "python")
-                .replace(str(self.out), "OUT")
-                .replace(str(self.root), ".")
-            )
+        for path, name in ((sys.executable, "python"), (str(self.out), "OUT"), (str(self.root), ".")):
+            text = text.replace(path, name)
+        with self.logging, (self.out / "log.txt").open("a") as log:
+            log.write(text)
 
 
-def printed(error: subprocess.TimeoutExpired) -> tuple[str, str]:
-    """What a stopped program had printed: standard output and error."""
-    parts = (error.stdout or b"", error.stderr or b"")
-    out, err = (part.decode(errors="replace") if isinstance(part, bytes) else part for part in parts)
-    return out, err
+def names(text: str, kernel: str) -> bool:
+    """Does the text, such as a test's name, speak of this kernel, and of no other whose name begins so?"""
+    return re.search(re.escape(kernel) + r"(?![\w/])", text) is not None
+
+
+class Kept:
+    """Lines of JSON in the results folder while a step is under way, written by several processes at once.
+
+    A line is one write that begins and ends it: one that a process left torn is ignored and takes no other
+    with it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        """What is there."""
+        found = []
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
+            try:
+                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:  # torn, or blank
+                continue
+        return found
+
+    def append(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Add lines."""
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            for entry in entries:
+                os.write(file, b"\n" + msgspec.json.encode(entry) + b"\n")
+        finally:
+            os.close(file)
+
+    def discard(self) -> None:
+        """The step has ended."""
+        self.path.unlink(missing_ok=True)
 
 
 def run_step(context: Context, name: str, step: Callable[[Context], dict[str, Any]], sources: str) -> Outcome:

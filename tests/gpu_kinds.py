@@ -10,7 +10,7 @@ from backends.operands import numpy_dtype
 from tests import cuda_cases as cases
 
 
-def _name(value: object) -> str:
+def name(value: object) -> str:
     return str(getattr(value, "name", value))
 
 
@@ -19,11 +19,11 @@ GEMMS = [(k, dtype) for k, dtype in KINDS if k.header.op == "gemm"]
 ONCE = [(k, k.header.dtypes[0]) for k in cases.KERNELS.values()]
 """Where the type makes no difference: addresses are the same arithmetic for all."""
 
-each_kernel = pytest.mark.parametrize(("kernel", "dtype"), KINDS, ids=_name)
-each_gemm = pytest.mark.parametrize(("kernel", "dtype"), GEMMS, ids=_name)
-each_once = pytest.mark.parametrize(("kernel", "dtype"), ONCE, ids=_name)
+each_kernel = pytest.mark.parametrize(("kernel", "dtype"), KINDS, ids=name)
+each_gemm = pytest.mark.parametrize(("kernel", "dtype"), GEMMS, ids=name)
+each_once = pytest.mark.parametrize(("kernel", "dtype"), ONCE, ids=name)
 each_gemm_once = pytest.mark.parametrize(
-    ("kernel", "dtype"), [pair for pair in ONCE if pair[0].header.op == "gemm"], ids=_name
+    ("kernel", "dtype"), [pair for pair in ONCE if pair[0].header.op == "gemm"], ids=name
 )
 
 

@@ -4,14 +4,14 @@ compute-sanitizer --tool memcheck python tests/gpu_sanitize.py
 compute-sanitizer --tool racecheck python tests/gpu_sanitize.py --every 3 cuda:06_cp_async
 
 Few cases, since a sanitizer makes a launch a hundred times slower. A line before and after each kernel says
-whose report stands between them. Exit status 1 if a result is wrong, 5 if nothing could be run.
+whose report stands between them. Several processes with the same list and the same folder --claims share it.
+Exit status 1 if a result is wrong, 5 if nothing could be run.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,17 +66,28 @@ def one(kernel: Kernel, every: int) -> str:
     return "; ".join(sorted(said, reverse=True))  # what was right first
 
 
+def claimed(kernel: str, claims: Path | None) -> bool:
+    """Is it for this process to run? For the first that makes the kernel's file among the claims."""
+    if claims is None:
+        return True
+    try:
+        (claims / kernel.replace("/", ",")).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 def main(words: list[str]) -> int:
     """Exit status: 0 all right, 1 a wrong result, 5 nothing that could be run."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", nargs="*", help="names such as cuda:01_naive; all when none is given")
     parser.add_argument("--every", type=int, default=1, help="one of so many problems")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no kernel after these")
+    parser.add_argument("--claims", type=Path, help="folder through which processes share the kernels")
     asked = parser.parse_args(words)
-    start, outcomes = time.monotonic(), []
+    outcomes = []
     for name in asked.kernels or list(cases.KERNELS):
-        if time.monotonic() - start > asked.seconds:
-            break
+        if not claimed(name, asked.claims):
+            continue
         print(f"begin {name}", flush=True)
         outcomes.append(one(cases.KERNELS[name], asked.every))
         print(f"end {name} {outcomes[-1]}", flush=True)

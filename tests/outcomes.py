@@ -1,34 +1,47 @@
 """A pytest plugin that keeps every test's outcome at once, so that a run that ended goes on where it stopped:
 
 python -m pytest -m gpu -p tests.outcomes --outcomes FILE
+python -m pytest -m gpu -p tests.outcomes --outcomes FILE --part 3/12
 
 FILE has a JSON line when a test begins and one when it has ended. Tests that have are not run again. One that
 began and never ended is: its process may have been stopped. If it did so twice it takes processes down, and
 counts as an error. A CUDA error that spoils the process ends it: the next call goes on with a fresh one.
+
+Several processes may share FILE, each with its part of the tests: I/N is every N-th from I on of those that
+get on with others, `large` those marked so, and `rest` what is left of all, those marked `alone` among them.
+Whose test it is does not depend on what has been run. `--kernels NAME,NAME`: only tests that name one.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suite.verify_state import Kept, names
+
 TRIES = 2
 """Times that a test may begin without ending."""
+
+APART = ("large", "alone")
+"""Markers of tests that are in no shard."""
 
 ORDER = ("passed", "skipped", "failed", "error")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--outcomes FILE`."""
+    """`--outcomes FILE` and `--part`."""
     parser.addoption("--outcomes", type=Path, required=True, help="where outcomes are kept")
+    parser.addoption("--kernels", default="", help="run only tests that name one of these")
+    parser.addoption("--part", default="rest", metavar="I/N|large|rest", help="the tests to run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The plugin proper knows the file."""
-    config.pluginmanager.register(Outcomes(config.getoption("--outcomes")))
+    config.pluginmanager.register(
+        Outcomes(config.getoption("--outcomes"), config.getoption("--part"), config.getoption("--kernels"))
+    )
 
 
 def named(nodeid: str) -> str:
@@ -37,43 +50,57 @@ def named(nodeid: str) -> str:
     return f"{file.removeprefix('tests/').removesuffix('.py').replace('/', '.')}::{rest}"
 
 
+def dealt(items: list[pytest.Item], part: str) -> list[pytest.Item]:
+    """The tests of a part."""
+    if part == "rest":
+        return items
+    if part == "large":
+        return [item for item in items if item.get_closest_marker("large")]
+    index, count = map(int, part.split("/"))
+    return [item for item in items if not any(map(item.get_closest_marker, APART))][index::count]
+
+
 class Outcomes:
     """One session's part of the file."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.worst = path, {}  # type: tuple[Path, dict[str, tuple[int, str]]]
+    def __init__(self, path: Path, part: str, kernels: str) -> None:
+        self.file, self.part = Kept(path), part
+        self.kernels = kernels.split(",") if kernels else []
+        self.worst: dict[str, tuple[int, str]] = {}
         self.begun: dict[str, int] = {}
         self.known = self._read()
         self.session: pytest.Session | None = None
 
     def _read(self) -> dict[str, str]:
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
         found: dict[str, str] = {}
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:  # torn when the process ended
-                continue
+        for entry in self.file.read():
             if "outcome" in entry:
                 found[entry["test"]] = entry["outcome"]
-            else:
-                self.begun[entry["test"]] = self.begun.get(entry["test"], 0) + 1
+            else:  # one that was stopped for want of time has not begun
+                step = -1 if "stopped" in entry else 1
+                self.begun[entry["test"]] = self.begun.get(entry["test"], 0) + step
         return found
 
     def _write(self, **entry: Any) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        self.file.append([entry | {"part": self.part}])
 
+    def asked_for(self, item: pytest.Item) -> bool:
+        """Does it name a kernel that was asked for, if some were?"""
+        return not self.kernels or any(names(item.nodeid, kernel) for kernel in self.kernels)
+
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what has been run, and what never ends."""
-        for name, times in self.begun.items():
-            if times >= TRIES and name not in self.known:
+        """Leave out other parts, what has been run, and what never ends. Last: after `-m` has chosen."""
+        mine = [item for item in dealt(items, self.part) if self.asked_for(item)]
+        for name in (named(item.nodeid) for item in mine):
+            if self.begun.get(name, 0) >= TRIES and name not in self.known:
                 self.known[name] = "error"
                 self._write(test=name, outcome="error")
-        done = [item for item in items if named(item.nodeid) in self.known]
-        if done:
-            items[:] = [item for item in items if named(item.nodeid) not in self.known]
-            config.hook.pytest_deselected(items=done)
+        left = [item for item in mine if named(item.nodeid) not in self.known]
+        if len(left) < len(items):
+            kept = set(left)
+            config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+            items[:] = left
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """What is told to stop."""

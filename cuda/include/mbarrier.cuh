@@ -68,15 +68,6 @@ __device__ __forceinline__ void synchronize_cluster() {
   asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// The next launch of the stream may begin; and: until the launch before is complete. For launches that were allowed
-// to begin early; the others begin when everything is over anyway.
-__device__ __forceinline__ void let_next_launch_begin() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-__device__ __forceinline__ void wait_for_launch_before() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 // A barrier of `threads` threads of the CTA, by number; 0 is that of __syncthreads().
 __device__ __forceinline__ void synchronize(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -7,6 +7,7 @@
 
 #include "layout.cuh"
 #include "mma_fragments.cuh"
+#include "next_launch.cuh"
 #include "opaque.cuh"
 #include "slab_epilogue.cuh"
 #include "tile_copy.cuh"
@@ -178,6 +179,7 @@ __device__ __forceinline__ void multiply(const Problem &p, void *stages, const S
 }
 
 __device__ __forceinline__ void mma_gemm(const Problem &p, void *stages) {
+  wait_for_launch_before(); // it may have been one that realigns A and B
   const Tile tile = tile_of_block_ordered(p, blockIdx.x);
   const Source a = operand_source<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, tile.row, p.m,
                                              p.k, tile.batch);

@@ -1,7 +1,7 @@
-// A launch before the product's own: operands that the copy engine cannot take are moved to where their lines begin at
-// multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of one that is not.
+// A launch before the product's own: operands that copy engine or 16-byte accesses cannot take are moved to where their
+// lines begin at multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of one that is not.
 #pragma once
-#include "mbarrier.cuh"
+#include "next_launch.cuh"
 #include "problem.cuh"
 
 // `lines` lines of `entries` neighbours, `batch` times, strides in entries; none: nothing to move.

@@ -2,6 +2,8 @@
 // worked on at one time form a near-square of C and share what they read through L2.
 #pragma once
 
+// Counts are 32-bit: the launcher refuses more than 2^31 - 1 tiles, so `count` and every number of a tile fit, and a
+// row of tiles has at most 2^25, so a swath of them fits, too.
 struct TileOrder {
   unsigned rows, columns, count;
 
@@ -14,13 +16,14 @@ struct TileOrder {
     unsigned row, column, batch;
   };
 
-  // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath.
+  // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath. Divisions by what the
+  // compiler does not know take long, so the usual case goes without.
   template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
-    const unsigned each = rows * columns, batch = index / each;
+    const unsigned each = rows * columns, batch = index < each ? 0 : index / each;
     const unsigned in_batch = index - batch * each, swath = in_batch / (group * columns);
     const unsigned in_swath = in_batch - swath * (group * columns);
     const unsigned height = min(unsigned(group), rows - swath * group);
-    const unsigned column = in_swath / height;
+    const unsigned column = height == group ? in_swath / group : in_swath / height;
     return {swath * group + in_swath - column * height, column, batch};
   }
 };

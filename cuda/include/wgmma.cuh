@@ -45,9 +45,17 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// The first `count` of them: those of the first 2 * count columns.
+template <int count, int all>
+__device__ __forceinline__ float (&first_of(float (&d)[all])) [count] {
+  static_assert(count <= all, "no more than there are");
+  return *(float (*)[count])d;
+}
+
 // Operand lists: "%0,%1,...": tens by their leading digits.
 #define TEN(t)                                                                                     \
   "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9,"
+#define LIST_32 TEN() TEN(1) TEN(2) "%30,%31"
 #define LIST_64 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60,%61,%62,%63"
 #define LIST_128                                                                                   \
   TEN()                                                                                            \
@@ -77,8 +85,8 @@ template <int count> __device__ __forceinline__ void pin(float (&d)[count]) {
 #endif
 
 template <int left_mn, int right_mn>
-__device__ __forceinline__ void wgmma(float (&d)[128], unsigned long long left,
-                                      unsigned long long right) {
+__device__ __forceinline__
+    void wgmma(float (&d)[128], unsigned long long left, unsigned long long right) {
   WGMMA_SHARED(256, LIST_128, "%128", "%129", "%130", "%131", SUMS_64(d, 0), SUMS_64(d, 64));
 }
 
@@ -86,6 +94,12 @@ template <int left_mn, int right_mn>
 __device__ __forceinline__ void wgmma(float (&d)[64], unsigned long long left,
                                       unsigned long long right) {
   WGMMA_SHARED(128, LIST_64, "%64", "%65", "%66", "%67", SUMS_64(d, 0));
+}
+
+template <int left_mn, int right_mn>
+__device__ __forceinline__ void wgmma(float (&d)[32], unsigned long long left,
+                                      unsigned long long right) {
+  WGMMA_SHARED(64, LIST_32, "%32", "%33", "%34", "%35", SUMS_16(d, 0), SUMS_16(d, 16));
 }
 
 #if defined(STORAGE_float32)
@@ -106,5 +120,9 @@ __device__ __forceinline__ void wgmma(float (&d)[128], const unsigned (&left)[4]
 __device__ __forceinline__ void wgmma(float (&d)[64], const unsigned (&left)[4],
                                       unsigned long long right, bool add = true) {
   WGMMA_LEFT(128, LIST_64, "%64,%65,%66,%67", "%68", "%69", SUMS_64(d, 0));
+}
+__device__ __forceinline__ void wgmma(float (&d)[32], const unsigned (&left)[4],
+                                      unsigned long long right, bool add = true) {
+  WGMMA_LEFT(64, LIST_32, "%32,%33,%34,%35", "%36", "%37", SUMS_16(d, 0), SUMS_16(d, 16));
 }
 #endif

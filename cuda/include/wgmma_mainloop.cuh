@@ -24,12 +24,21 @@ template <int senders> __device__ __forceinline__ void release(Barrier &empty) {
 
 constexpr int BLOCK_BYTES = 128 / sizeof(T) * 128; // the lines of one MN-major block
 
-// Both factors from shared memory.
-template <int columns, bool left_mn, bool right_mn, int senders> struct FromShared {
-  static constexpr bool ROWS_MN = false; // the order of rows in the sums: see Fragment
-  float sums[columns / 2];
+// Hands the stages of a tile on without a look at them: a consumer whose rows all lie outside C.
+template <int senders, class Stages, class Ring>
+__device__ __forceinline__ void pass_over(Stages &s, Ring &ring, unsigned k_tiles) {
+  for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
+    s.full[ring.stage].wait(ring.phase);
+    release<senders>(s.empty[ring.stage]);
+  }
+}
 
-  template <class Stages>
+// Both factors from shared memory. `run` leaves the sums of `columns` columns in the first columns / 2 of `sums`.
+template <int most, bool left_mn, bool right_mn, int senders> struct FromShared {
+  static constexpr bool ROWS_MN = false; // the order of rows in the sums: see Fragment
+  float sums[most / 2];
+
+  template <int columns, class Stages>
   __device__ __forceinline__ void multiply(Stages &s, unsigned stage, int consumer) {
     const auto left = descriptor(s.left[stage] + consumer * 64 * 128, BLOCK_BYTES);
     const auto right = descriptor(s.right[stage], BLOCK_BYTES);
@@ -38,25 +47,26 @@ template <int columns, bool left_mn, bool right_mn, int senders> struct FromShar
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      wgmma<left_mn, right_mn>(sums, moved(left, i * left_step), moved(right, i * right_step));
+      wgmma<left_mn, right_mn>(first_of<columns / 2>(sums), moved(left, i * left_step),
+                               moved(right, i * right_step));
     wgmma_commit();
   }
 
   // A stage is released when the group after the one that read it has been started.
-  template <class Stages, class Ring>
+  template <int columns, class Stages, class Ring>
   __device__ __forceinline__ void run(Stages &s, Ring &ring, unsigned k_tiles, int consumer) {
 #pragma unroll
     for (int i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
     unsigned last = 0;
     for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       s.full[ring.stage].wait(ring.phase);
-      multiply(s, ring.stage, consumer);
+      multiply<columns>(s, ring.stage, consumer);
       wgmma_wait<1>();
       if (i > 0) release<senders>(s.empty[last]);
       last = ring.stage;
     }
     wgmma_wait<0>();
-    pin(sums);
+    pin(first_of<columns / 2>(sums));
     if (k_tiles > 0) release<senders>(s.empty[last]);
   }
 };
@@ -64,11 +74,11 @@ template <int columns, bool left_mn, bool right_mn, int senders> struct FromShar
 #if defined(STORAGE_float32)
 // The left factor, MN-major in shared memory, through registers. While one step of K is multiplied, the next one's
 // fragment is read into the other registers.
-template <int columns, int senders> struct FromRegisters {
+template <int most, int senders> struct FromRegisters {
   static constexpr bool ROWS_MN = true;
-  float sums[columns / 2];
+  float sums[most / 2];
 
-  template <class Stages, class Ring>
+  template <int columns, class Stages, class Ring>
   __device__ __forceinline__ void run(Stages &s, Ring &ring, unsigned k_tiles, int consumer) {
 #pragma unroll
     for (int i = 0; i < columns / 2; ++i) sums[i] = 0.0f;
@@ -85,10 +95,10 @@ template <int columns, int senders> struct FromRegisters {
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
         wgmma_fence();
-        wgmma(sums, left[step % 2].of, moved(right, step * 32));
+        wgmma(first_of<columns / 2>(sums), left[step % 2].of, moved(right, step * 32));
         wgmma_commit();
         wgmma_wait<
-            1>(); // the step before is complete: its registers, at step 0 also its stage, are free
+            1>(); // the step before is complete: its registers, at step 0 its stage, are free
         if (step == 0 && i > 0) release<senders>(s.empty[last]);
         if (step < 3) {
           left[(step + 1) % 2].load(s.left[stage] + rows, step + 1);
@@ -100,7 +110,7 @@ template <int columns, int senders> struct FromRegisters {
       last = stage;
     }
     wgmma_wait<0>();
-    pin(sums);
+    pin(first_of<columns / 2>(sums));
     release<senders>(s.empty[last]);
   }
 };

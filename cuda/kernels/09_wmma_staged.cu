@@ -16,6 +16,7 @@
 // launcher = "grid2d"
 // min_sm = 80
 // by_layout = true
+// realigns = true
 // teaches = "Staging and warp tiles: what reuse in shared memory and registers makes of the same fragments."
 //
 // [[variant]]
@@ -34,6 +35,7 @@
 #include <mma.h>
 
 #include "layout.cuh"
+#include "realign.cuh"
 #include "slab_epilogue.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
@@ -135,6 +137,7 @@ __device__ __forceinline__ void run(Sums (&sums)[ROWS][COLS], unsigned char *sha
 
 extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem p) {
   extern __shared__ int4 stages[];
+  wait_for_launch_before(); // it may have been one that realigns A and B
   const TileOrder order(p.m, p.n, p.batch, TILE_M, TILE_N);
   const auto place = order.template operator()<TILE_GROUP>(blockIdx.x);
   const index_t row = index_t(place.row) * TILE_M, col = index_t(place.column) * TILE_N;

@@ -18,6 +18,7 @@
 // launcher = "grid2d"
 // min_sm = 80
 // by_layout = true
+// realigns = true
 // teaches = "ldmatrix and mma.sync: fragments in known registers, swizzled stages, nothing waits for memory."
 //
 // [[variant]]
@@ -34,6 +35,7 @@
 // defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
 #include "mma_gemm.cuh"
+#include "realign.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) mma_sync(const Problem p) {
   extern __shared__ int4 stages[];

@@ -13,6 +13,7 @@
 // launcher = "grid2d"
 // min_sm = 80
 // by_layout = true
+// realigns = true
 // teaches = "The same mainloop on 4-byte entries: rounding to tf32, and fragments in an order of one's own."
 //
 // [[variant]]
@@ -22,6 +23,7 @@
 // defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 3, TILE_GROUP = 8 }
 // ///
 #include "mma_gemm.cuh"
+#include "realign.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) mma_sync_tf32(const Problem p) {
   extern __shared__ int4 stages[];

@@ -32,7 +32,7 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "direct"
@@ -40,14 +40,14 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "alone"
 // threads = [384, 1]
 // tile = [128, 256, 64]
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1 }
+// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 //
 // [[variant]]
 // name = "128"
@@ -55,25 +55,16 @@
 // tile = [128, 128, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
 // ///
-#include "layout.cuh"
 #include "realign.cuh"
-#include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
+#include "wgmma_layout.cuh"
 #include "wgmma_mainloop.cuh"
-
-constexpr bool TF32 = sizeof(T) == 4;
-static_assert(!TF32 || TRANS_B || !TRANS_A, "the loader turns B");
-constexpr bool SWAPPED = TF32 && !TRANS_A && !TRANS_B;
-constexpr bool LEFT_MN = TRANS_A || SWAPPED, RIGHT_MN = !TRANS_B && !SWAPPED;
 
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
-constexpr int LINE = 128 / sizeof(T); // entries: the K of a stage, the width of an MN-major block
-constexpr int STAGE_BYTES = (LEFT + RIGHT) * 128;
-static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1) && RIGHT % CLUSTER == 0,
-              "each consumer has 64 rows");
+static_assert(LEFT == 64 * CONSUMERS && THREADS == 128 * (CONSUMERS + 1), "a consumer has 64 rows");
 
 struct Shared {
   char left[STAGES][LEFT * 128], right[STAGES][RIGHT * 128];
@@ -84,63 +75,64 @@ struct Shared {
 };
 static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment");
 
-// What all warps agree on without a word: the tiles of this cluster, in order.
-struct Work {
-  TileOrder order;
-  unsigned index, step, rank, k_tiles;
+// All warps go through the same items in the same order without a word.
+using Plan = TilePlan<LEFT, RIGHT, CLUSTER, GROUP, CUTS>;
+constexpr int RIGHT_BOX = BOX, PARTS = 64 / BOX; // of 64 columns
+static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
+              "pieces are whole boxes");
 
-  __device__ __forceinline__ explicit Work(const Problem &p)
-      : order(SWAPPED ? p.n : p.m, SWAPPED ? p.m : p.n, p.batch, LEFT * CLUSTER, RIGHT),
-        index(blockIdx.x / CLUSTER), step(gridDim.x / CLUSTER),
-        rank(CLUSTER > 1 ? rank_in_cluster() : 0), k_tiles(unsigned((p.k + LINE - 1) / LINE)) {}
+// How many boxes of `each` out of `most` reach into what is left of an extent.
+__device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
+  return int(min(index_t(most), (max(index_t(0), left) + each - 1) / each));
+}
 
-  struct Place {
-    index_t row, column; // of C, or of C transposed
-    unsigned batch;
-  };
-  __device__ __forceinline__ bool more() const { return index < order.count; }
-  __device__ __forceinline__ void operator++() { index += step; }
-  __device__ __forceinline__ Place place() const {
-    const TileOrder::Place at = order.operator()<GROUP>(index);
-    return {(index_t(at.row) * CLUSTER + rank) * LEFT, index_t(at.column) * RIGHT, at.batch};
+// The copies that fill a stage for one item: its left tile, and right boxes, those that are shared in turns.
+struct Copies {
+  Item at;
+  int left_boxes, right_boxes;
+
+  __device__ __forceinline__ Copies(const Plan &plan)
+      : at(plan.item()), right_boxes(boxes_inside(plan.n - at.column, 64, at.width / 64) * PARTS) {
+    left_boxes = right_boxes ? boxes_inside(plan.m - at.row, LEFT_BOX, LEFT / LEFT_BOX) : 0;
+  }
+
+  // By one thread.
+  __device__ __forceinline__ void start(Shared &s, unsigned stage, const TensorMap &left,
+                                        const TensorMap &right, int k, unsigned rank) const {
+    Barrier &full = s.full[stage];
+    full.arrive_expecting((left_boxes * LEFT_BOX + right_boxes * RIGHT_BOX) * 128);
+#pragma unroll
+    for (int i = 0; i < LEFT / LEFT_BOX; ++i) {
+      const int row = int(at.row) + i * LEFT_BOX;
+      if (i < left_boxes)
+        load_box(s.left[stage] + i * LEFT_BOX * 128, left, full, LEFT_MN ? row : k,
+                 LEFT_MN ? k : row, at.batch);
+    }
+#pragma unroll
+    for (int i = 0; i < RIGHT / RIGHT_BOX; ++i) {
+      const int block = i / PARTS * 64, on = i % PARTS * RIGHT_BOX, column = int(at.column) + block;
+      const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k + on : column + on;
+      char *to = s.right[stage] + (block + on) * 128;
+      if (i >= right_boxes) continue;
+      if (CLUSTER == 1 || !at.shared)
+        load_box(to, right, full, x, y, at.batch);
+      else if (i % CLUSTER == rank)
+        load_box_everywhere(to, right, full, x, y, at.batch, (1 << CLUSTER) - 1);
+    }
   }
 };
 
-// One thread starts the copies of a stage: its left tile, and the CTA's share of the right one for all.
-__device__ __forceinline__ void start_copies(Shared &s, unsigned stage, const TensorMap &left,
-                                             const TensorMap &right, const Work::Place &at, int k,
-                                             unsigned rank) {
-  Barrier &full = s.full[stage];
-  full.arrive_expecting(STAGE_BYTES);
-#pragma unroll
-  for (int i = 0; i < LEFT; i += LEFT_MN ? LINE : 128) {
-    const int row = int(at.row) + i;
-    load_box(s.left[stage] + i * 128, left, full, LEFT_MN ? row : k, LEFT_MN ? k : row, at.batch);
-  }
-  constexpr int share = RIGHT / CLUSTER, step = RIGHT_MN ? LINE : share < 128 ? share : 128;
-#pragma unroll
-  for (int i = 0; i < share; i += step) {
-    const int place = int(rank) * share + i, column = int(at.column) + place;
-    const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k : column;
-    char *to = s.right[stage] + place * 128;
-    if constexpr (CLUSTER > 1)
-      load_box_everywhere(to, right, full, x, y, at.batch, (1 << CLUSTER) - 1);
-    else
-      load_box(to, right, full, x, y, at.batch);
-  }
-}
-
-__device__ __forceinline__ void produce(Shared &s, Work work, const TensorMap &left,
-                                        const TensorMap &right) {
-  if (work.k_tiles == 0) return; // there are no maps then
+__device__ __forceinline__ void produce(Shared &s, Plan plan, unsigned k_tiles,
+                                        const TensorMap &left, const TensorMap &right) {
+  if (k_tiles == 0) return; // there are no maps then
   prefetch_map(left);
   prefetch_map(right);
   Ring<STAGES> ring;
-  for (; work.more(); ++work) {
-    const Work::Place at = work.place();
-    for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
+  for (; plan.more(); ++plan) {
+    const Copies copies(plan);
+    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       s.empty[ring.stage].wait(ring.phase ^ 1);
-      start_copies(s, ring.stage, left, right, at, int(i) * LINE, work.rank);
+      copies.start(s, ring.stage, left, right, int(i) * LINE, plan.rank);
     }
   }
 }
@@ -157,25 +149,39 @@ using Product = Pick<LEFT_MN>::Product;
 using Product = FromShared<RIGHT, LEFT_MN, RIGHT_MN, CLUSTER>;
 #endif
 
-__device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p,
+// The tensor cores are asked for as many columns as the item has.
+template <int columns>
+__device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGES> &ring,
+                                         unsigned k_tiles, int consumer, int width) {
+  if (width == columns)
+    product.run<columns>(s, ring, k_tiles, consumer);
+  else if constexpr (columns > Plan::NARROWEST)
+    multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
+}
+
+__device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p,
                                         const TensorMap &c_map) {
   const int consumer = int(threadIdx.x) / 128 - 1;
   Ring<STAGES> ring;
   Product product;
-  for (; work.more(); ++work) {
-    const Work::Place at = work.place();
+  for (; plan.more(); ++plan) {
+    const Item at = plan.item();
     const Output c(p, at.batch);
     const index_t row = at.row + consumer * 64;
-    product.run(s, ring, work.k_tiles, consumer);
+    if (row >= plan.m || at.column >= plan.n) {
+      pass_over<CLUSTER>(s, ring, k_tiles);
+      continue;
+    }
+    multiply<RIGHT>(product, s, ring, k_tiles, consumer, at.width);
 #if STORE_BY_TMA
     const bool boxes = takes_boxes(p);
     if (boxes || !TF32) {
       store_slabs<Product::ROWS_MN, SWAPPED>(c, c_map, boxes, s.slabs[consumer], 1 + consumer,
-                                             product.sums, row, at.column, int(at.batch));
+                                             product.sums, row, at.column, at.width, at.batch);
       continue;
     }
 #endif
-    store_sums<Product::ROWS_MN, SWAPPED>(c, product.sums, row, at.column);
+    store_sums<Product::ROWS_MN, SWAPPED>(c, product.sums, row, at.column, at.width);
   }
   if (STORE_BY_TMA && threadIdx.x % 128 == 0) wait_stores_done();
 }
@@ -195,13 +201,15 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   synchronize_cluster();
   wait_for_launch_before(); // it may have been one that realigns A and B
 
-  const Work work(p);
+  const Plan plan = plan_of<Plan>(p, CLUSTER > 1 ? rank_in_cluster() : 0);
+  const unsigned k_tiles = k_tiles_of(p);
   if (threadIdx.x < 128) {
     keep_registers<40>();
-    if (threadIdx.x == 0) produce(s, work, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+    if (threadIdx.x == 0)
+      produce(s, plan, k_tiles, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
   } else {
     take_registers<232>();
-    consume(s, work, p, c_map);
+    consume(s, plan, k_tiles, p, c_map);
   }
   __syncwarp();
   synchronize_cluster(); // until then another CTA may write to this one's stages and barriers

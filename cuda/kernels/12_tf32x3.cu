@@ -37,17 +37,13 @@
 // shared_bytes = 197888
 // defines = { STAGES = 4, GROUP = 12, PROMOTE = 1 }
 // ///
-#include "layout.cuh"
 #include "realign.cuh"
 #include "tf32x3.cuh"
-#include "tile_order.cuh"
 #include "wgmma_epilogue.cuh"
+#include "wgmma_layout.cuh"
 #include "wgmma_mainloop.cuh"
 
-// The right factor must be K-major in shared memory: where A is and B is not, C' = B' * A' is computed.
-static_assert(TRANS_B || !TRANS_A, "the loader turns B");
-constexpr bool SWAPPED = !TRANS_A && !TRANS_B, LEFT_MN = TRANS_A || SWAPPED;
-constexpr int TILE = 128, TILE_BYTES = TILE * 128, LINE = 32, SPLITTERS = 3; // warps
+constexpr int TILE = 128, TILE_BYTES = TILE * 128, SPLITTERS = 3; // warps
 static_assert(TILE_M == TILE && TILE_N == TILE && TILE_K == LINE && THREADS == 384 && CLUSTER == 1,
               "two consumers hold 64 x 128 sums each, three times");
 
@@ -57,49 +53,38 @@ struct Shared {
 };
 static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment");
 
-struct Work {
-  TileOrder order;
-  unsigned index, k_tiles;
+using Plan = TilePlan<TILE, TILE, 1, GROUP, 1>;
 
-  __device__ __forceinline__ explicit Work(const Problem &p)
-      : order(SWAPPED ? p.n : p.m, SWAPPED ? p.m : p.n, p.batch, TILE, TILE), index(blockIdx.x),
-        k_tiles(unsigned((p.k + LINE - 1) / LINE)) {}
-  __device__ __forceinline__ bool more() const { return index < order.count; }
-  __device__ __forceinline__ void operator++() { index += gridDim.x; }
-  __device__ __forceinline__ TileOrder::Place place() const {
-    return order.operator()<GROUP>(index);
-  }
-};
-
-template <bool mn_major>
+// In boxes of `box` rows.
+template <bool mn_major, int box>
 __device__ __forceinline__ void copy_tile(char *to, const TensorMap &map, Barrier &full, int first,
                                           int k, int batch) {
 #pragma unroll
-  for (int i = 0; i < TILE; i += mn_major ? LINE : TILE)
+  for (int i = 0; i < TILE; i += box)
     load_box(to + i * 128, map, full, mn_major ? first + i : k, mn_major ? k : first + i, batch);
 }
 
 // One thread.
-__device__ __forceinline__ void copy_by_engine(Shared &s, Work work, const TensorMap &left,
-                                               const TensorMap &right) {
+__device__ __forceinline__ void copy_by_engine(Shared &s, Plan plan, unsigned k_tiles,
+                                               const TensorMap &left, const TensorMap &right) {
   Ring<STAGES> ring;
-  for (; work.more(); ++work) {
-    const TileOrder::Place at = work.place();
-    for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
+  for (; plan.more(); ++plan) {
+    const Item at = plan.item();
+    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       Barrier &full = s.full[ring.stage];
       s.empty[ring.stage].wait(ring.phase ^ 1);
       full.arrive_expecting(2 * TILE_BYTES);
-      copy_tile<LEFT_MN>(s.left[ring.stage], left, full, at.row * TILE, i * LINE, at.batch);
-      copy_tile<false>(s.big[ring.stage], right, full, at.column * TILE, i * LINE, at.batch);
+      copy_tile<LEFT_MN, LEFT_BOX>(s.left[ring.stage], left, full, int(at.row), i * LINE, at.batch);
+      copy_tile<false, 64>(s.big[ring.stage], right, full, int(at.column), i * LINE, at.batch);
     }
   }
 }
 
 // Three warps: the right factor, as it was copied, becomes its big part in place and its small one beside it.
-__device__ __forceinline__ void split_stages(Shared &s, Work work) {
+__device__ __forceinline__ void split_stages(Shared &s, Plan plan, unsigned k_tiles) {
   Ring<STAGES> ring;
-  for (; work.more(); ++work)
-    for (unsigned i = 0; i < work.k_tiles; ++i, ++ring) {
+  for (; plan.more(); ++plan)
+    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       s.full[ring.stage].wait(ring.phase);
       split_tile<TILE_BYTES, SPLITTERS * 32>(s.big[ring.stage], s.small[ring.stage],
                                              int(threadIdx.x) - 32);
@@ -160,15 +145,15 @@ struct Consumer {
   }
 };
 
-__device__ __forceinline__ void consume(Shared &s, Work work, const Problem &p) {
+__device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p) {
   const int consumer = int(threadIdx.x) / 128 - 1;
   Ring<STAGES> ring;
   Consumer product;
-  for (; work.more(); ++work) {
-    const TileOrder::Place at = work.place();
-    product.run(s, ring, work.k_tiles, consumer);
-    store_sums<LEFT_MN, SWAPPED>(Output(p, at.batch), product.sums,
-                                 index_t(at.row) * TILE + consumer * 64, index_t(at.column) * TILE);
+  for (; plan.more(); ++plan) {
+    const Item at = plan.item();
+    product.run(s, ring, k_tiles, consumer);
+    store_sums<LEFT_MN, SWAPPED>(Output(p, at.batch), product.sums, at.row + consumer * 64,
+                                 at.column, TILE);
   }
 }
 
@@ -188,15 +173,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __syncthreads();
   wait_for_launch_before(); // it may have been one that realigns A and B
 
-  const Work work(p);
+  const Plan plan = plan_of<Plan>(p, 0);
+  const unsigned k_tiles = k_tiles_of(p);
   if (threadIdx.x < 128) {
     keep_registers<56>();
     if (threadIdx.x >= 32)
-      split_stages(s, work);
+      split_stages(s, plan, k_tiles);
     else if (threadIdx.x == 0)
-      copy_by_engine(s, work, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+      copy_by_engine(s, plan, k_tiles, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
   } else {
     take_registers<224>();
-    consume(s, work, p);
+    consume(s, plan, k_tiles, p);
   }
 }

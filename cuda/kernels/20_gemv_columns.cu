@@ -22,89 +22,85 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [128, 1, 64]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 3, STREAM = 1 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 3, AHEAD = 0, STREAM = 1 }
 //
 // [[variant]]
 // name = "32"
 // threads = [512, 1]
 // tile = [32, 1, 256]
-// defines = { LOADS = 8, BLOCKS_PER_SM = 1, STREAM = 1 }
+// defines = { LOADS = 8, BLOCKS_PER_SM = 1, AHEAD = 0, STREAM = 1 }
 //
 // [[variant]]
 // name = "256"
 // threads = [256, 1]
 // tile = [256, 1, 32]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 3, STREAM = 1 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 3, AHEAD = 0, STREAM = 1 }
 // ///
-#include "pieces.cuh"
-#include "split.cuh"
+#include "columns.cuh"
 
-constexpr int GROUP = TILE_M / VECTOR; // threads that read the TILE_M entries of one k
-constexpr int ODD = 2 * VECTOR - 2;    // entries of one k that may lie outside whole pieces
-constexpr int SINGLES = (ODD + GROUP - 1) / GROUP; // of them, those of a thread
-static_assert(THREADS % GROUP == 0 && TILE_K % (THREADS / GROUP) == 0, "groups share K evenly");
-static_assert(THREADS / GROUP % VECTOR == 0, "a group meets one misalignment only");
+// What a thread reads of LOADS values of k, all of it on its way at one time. SINGLE: entries outside whole pieces
+// as well, which few threads have, and only in a ragged matrix.
+template <bool SINGLE> struct Batch {
+  Vector parts[LOADS];
+  T singles[SINGLE ? LOADS : 1][SINGLES];
+  Acc x[LOADS];
 
-// How the entries of one k are shared by a group of `size` threads: `head` entries before the first boundary,
-// `packs` whole pieces of 16 bytes, and those from `rest` on.
-struct Share {
-  int size, groups, me, group, head, packs, rest, width;
-
-  __device__ __forceinline__ Share(index_t rows, index_t first) {
-    size =
-        GROUP; // fewer threads for a matrix that is narrower than the tile: more values of k at once
-    while (size > 1 && rows * 2 <= size * VECTOR && min(rows, index_t(ODD)) * 2 <= size * SINGLES)
-      size /= 2;
-    groups = THREADS / size, me = threadIdx.x % size, group = threadIdx.x / size;
-    width = int(min(rows - first, index_t(TILE_M)));
+  // The first value at `a` and `x_from`. CHECKED: only `count` of them exist, the others become zeros.
+  template <bool CHECKED>
+  __device__ __forceinline__ void read(const Share &s, const T *a, index_t step, const T *x_from,
+                                       index_t count) {
+    const T *wide = a + s.head + s.me * VECTOR;
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j, a += step, wide += step, x_from += s.groups) {
+      const bool here = !CHECKED || j < count;
+      parts[j] = here && s.whole() ? load_once(wide) : Vector{};
+      if constexpr (SINGLE)
+#pragma unroll
+        for (int e = 0; e < SINGLES; ++e)
+          singles[j][e] = here && s.single(e) < s.width ? __ldg(a + s.single(e)) : T{};
+      x[j] = here ? load(x_from) : Acc(0);
+    }
   }
-  __device__ __forceinline__ void cut(const T *a) {
-    head = min(to_boundary(a), width);
-    packs = (width - head) / VECTOR, rest = head + packs * VECTOR;
-  }
-  // Threads 0, 1, ... of the group take the entries before the first piece and behind the last one.
-  __device__ __forceinline__ int single(int e) const {
-    const int at = me + e * size;
-    return at < head ? at : rest + at - head;
+  __device__ __forceinline__ void add(Sums &sums) const {
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j) {
+#pragma unroll
+      for (int v = 0; v < VECTOR; ++v) sums.whole[v] += to_acc(parts[j].at[v]) * x[j];
+      if constexpr (SINGLE)
+#pragma unroll
+        for (int e = 0; e < SINGLES; ++e) sums.single[e] += to_acc(singles[j][e]) * x[j];
+    }
   }
 };
 
-// Adds the pieces of LOADS values of k: all of them are on their way before the first sum.
-// CHECKED: only those before `left` are there.
-template <bool CHECKED>
-__device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t step, int groups,
-                                           index_t left, Acc (&sums)[VECTOR]) {
-  Vector parts[LOADS];
-#pragma unroll
-  for (int j = 0; j < LOADS; ++j, a += step)
-    if (!CHECKED || j * groups < left) parts[j] = load_once(a);
-#pragma unroll
-  for (int j = 0; j < LOADS; ++j, x += groups) {
-    if (CHECKED && j * groups >= left) break;
-    const Acc factor = load(x);
-#pragma unroll
-    for (int v = 0; v < VECTOR; ++v) sums[v] += to_acc(parts[j].at[v]) * factor;
+// This thread's sums over `count` values of k. A batch is on its way while the one before is added.
+template <bool SINGLE>
+__device__ __forceinline__ void add_up(const Share &s, const T *a, index_t step, const T *x,
+                                       index_t count, Sums &sums) {
+  const auto read = [&](Batch<SINGLE> &to) {
+    if (count >= LOADS)
+      to.template read<false>(s, a, step, x, count);
+    else
+      to.template read<true>(s, a, step, x, count);
+    a += LOADS * step, x += LOADS * s.groups, count -= LOADS;
+  };
+#if AHEAD
+  Batch<SINGLE> now;
+  read(now);
+  while (count > 0) {
+    Batch<SINGLE> next;
+    read(next);
+    now.add(sums);
+    now = next;
   }
-}
-
-// The same for an entry outside the whole pieces; few threads have one, and only in a ragged matrix.
-__device__ __forceinline__ void add_singles(const T *a, const T *x, index_t step, int groups,
-                                            index_t left, Acc &sum) {
-#pragma unroll
-  for (int j = 0; j < LOADS; ++j, a += step, x += groups)
-    if (j * groups < left) sum += load(a) * load(x);
-}
-
-// partial[g * width + i], g = 0 ... groups - 1, added up over g in a fixed order, in two steps: first every
-// thread adds up some of the groups for one i, then one thread what these have left.
-__device__ __forceinline__ void add_groups(Acc *partial, int groups, int width) {
-  const int chunks = min(groups, max(1, min(16, THREADS / width)));
-  for (int e = threadIdx.x; e < chunks * width; e += THREADS)
-    for (int at = e + chunks * width; at < groups * width; at += chunks * width)
-      partial[e] += partial[at];
-  __syncthreads();
-  for (int e = threadIdx.x; e < width; e += THREADS)
-    for (int c = 1; c < chunks; ++c) partial[e] += partial[e + c * width];
+  now.add(sums);
+#else
+  while (count > 0) {
+    Batch<SINGLE> now;
+    read(now);
+    now.add(sums);
+  }
+#endif
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_columns(const Problem p) {
@@ -115,48 +111,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_column
   const T *a = p.a.data + row + (part.begin + share.group) * ld;
   const T *x = p.b.data + part.begin + share.group;
   share.cut(a);
-  const bool whole = share.me < share.packs;
-  const T *wide = a + share.head + share.me * VECTOR;
 
-  Acc sums[VECTOR] = {}, odd[SINGLES] = {};
-  const int groups = share.groups;
-  const index_t step = groups * ld;
-  index_t left =
-      part.end - part.begin - share.group; // the next k of this group is there if left > 0
-  for (; left > 0; left -= LOADS * groups) {
-    if (whole && left > (LOADS - 1) * groups)
-      add_pieces<false>(wide, x, step, groups, left, sums);
-    else if (whole)
-      add_pieces<true>(wide, x, step, groups, left, sums);
-#pragma unroll
-    for (int e = 0; e < SINGLES; ++e)
-      if (share.single(e) < share.width)
-        add_singles(a + share.single(e), x, step, groups, left, odd[e]);
-    wide += LOADS * step, a += LOADS * step, x += LOADS * groups;
-  }
-
-  Acc *mine = partial + share.group * share.width;
-  if (whole)
-#pragma unroll
-    for (int v = 0; v < VECTOR; ++v) mine[share.head + share.me * VECTOR + v] = sums[v];
-#pragma unroll
-  for (int e = 0; e < SINGLES; ++e)
-    if (share.single(e) < share.width) mine[share.single(e)] = odd[e];
-  __syncthreads(); // no thread has returned: the barrier needs all of them
-  add_groups(partial, groups, share.width);
-  __syncthreads();
-
-  constexpr int EACH = (TILE_M + THREADS - 1) / THREADS, HOLDERS = TILE_M / EACH;
-  Acc total[EACH];
-#pragma unroll
-  for (int e = 0; e < EACH; ++e) {
-    const int at = threadIdx.x + e * HOLDERS;
-    total[e] = threadIdx.x < HOLDERS && at < share.width ? partial[at] : Acc(0);
-  }
-  if (!add_parts<EACH, HOLDERS>(p, part, total) || threadIdx.x >= HOLDERS) return;
-#pragma unroll
-  for (int e = 0; e < EACH; ++e) {
-    const int at = threadIdx.x + e * HOLDERS;
-    if (at < share.width) store_result(p, p.c.data + (row + at) * p.c.row_stride, total[e]);
-  }
+  Sums sums;
+  const index_t count = share.count(part.end - part.begin), step = share.groups * ld;
+  if (aligned16(p.a.data + row, ld) && share.width % VECTOR == 0) // the same for all threads
+    add_up<false>(share, a, step, x, count, sums);
+  else
+    add_up<true>(share, a, step, x, count, sums);
+  add_and_store(p, part, share, sums, partial);
 }

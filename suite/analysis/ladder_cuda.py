@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -49,8 +50,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups(run: Run) -> list[Group]:
-    """Every part in every arithmetic, in the order measured."""
-    return list(dict.fromkeys(_group(cell) for cell in run.cells))
+    """Every part of one arithmetic after the other, in the order asked for; the measuring went by size."""
+    found = dict.fromkeys(_group(cell) for cell in run.cells)
+    maths = [tuple(how) for how in run.options.get("arithmetics", [])]
+    parts = run.options.get("parts", [])
+    return sorted(found, key=lambda group: (_rank(maths, group[1:]), _rank(parts, group[0])))
+
+
+def _rank(order: Sequence[Any], one: Any) -> int:
+    return order.index(one) if one in order else len(order)
 
 
 def _group(cell: Cell) -> Group:

@@ -12,7 +12,7 @@ import msgspec
 from .. import ladder, ladder_counters, ladder_cuda_launch, ladder_cuda_plan
 from ..exits import Exit, Stop
 from ..journal import load_run
-from ..ladder_cuda import RECORDS, CudaLadder
+from ..ladder_cuda import RECORDS, CudaLadder, made_for
 from ..ladder_cuda_measure import CudaClimb
 from ..ladder_cuda_plan import CudaRequest
 from ..record import Cell, Run
@@ -58,7 +58,7 @@ def options_of(climb: CudaClimb) -> dict[str, Any]:
     concerned = [rung for rung in climb.chosen() if ladder_cuda_plan.any_concern(rung, asked.problems)]
     return {
         **msgspec.json.decode(msgspec.json.encode(asked)),  # as a journal gives it back
-        "rungs": [rung.facts() for rung in concerned],
+        "rungs": [rung.facts() | {"made_for": made_for(rung)} for rung in concerned],
         "levels": [list(pair) for pair in provider.levels],
         "columns": [list(pair) for pair in provider.columns],
         "broken": provider.broken(),
@@ -68,10 +68,8 @@ def options_of(climb: CudaClimb) -> dict[str, Any]:
 def plan_lines(climb: CudaClimb) -> list[str]:
     """What --dry-run prints."""
     asked = climb.asked
-    parts: dict[str, int] = {}
-    for problem in asked.problems:
-        part = ladder_cuda_plan.part_of(asked, problem)
-        parts[part] = parts.get(part, 0) + 1
+    found = [ladder_cuda_plan.part_of(asked, problem) for problem in asked.problems]
+    parts = {part: found.count(part) for part in asked.parts if part in found}
     return [
         f"cuda: {', '.join(f'{dtype} in {math}' for dtype, math in asked.arithmetics)}",
         f"problems: {', '.join(f'{part} {count}' for part, count in parts.items())}",

@@ -151,7 +151,7 @@ CPU_BUDGET_S = 60.0
     type=Parsed("sizes", parse_sizes),
     metavar="SIZES",
     help="M = N = K: a list, 64:2048:x2 (times 2) or 64:512:+64 (plus 64).  [default: 64,256,512,1024; cuda:"
-    " 1024,2048,4096]",
+    " 1024,2048,4096,8192]",
 )
 @many(
     "--dtype",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+
+from backends import _cuda_source
 
 from .. import verify_gpu, verify_install, verify_record, verify_state, verify_steps
 from ..exits import Exit, Stop
@@ -130,6 +133,15 @@ def run_all(
     return len(set(names) - finished)
 
 
+def matching(pattern: str) -> list[str]:
+    """The kernels whose name, with or without `cuda:`, matches a shell pattern; [] without a pattern."""
+    kernels = [k.name for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
+    names = [name for name in kernels if fnmatch(name, pattern) or fnmatch(name, f"cuda:{pattern}")]
+    if pattern and not names:
+        raise Stop(f"--kernels {pattern!r} matches none of {', '.join(kernels)}", Exit.USAGE)
+    return names
+
+
 def rows(state: State, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """(step, status, seconds, reason) for the closing table."""
     nothing = Outcome(status="unfinished", reason="not begun")
@@ -156,7 +168,8 @@ names_option = partial(
 
 Steps: {", ".join(GROUPS)}. Each one's outcome is kept in DIR/verify.json at once. Calling it again runs what
 is left: steps that failed, did not fit into the time budget, or depend on sources that have changed. What
-needs a GPU is skipped where there is none; peers and ladder measure the CPU alone, on any machine.
+needs a GPU is skipped where there is none; peers and ladder measure the CPU alone, on any machine. Tests and
+sanitizers run in several processes at once, as many as the CPUs and the GPU's memory allow.
 
 \b
 Examples:
@@ -164,6 +177,7 @@ Examples:
   gemm-crossover verify --out results --time-budget 9m
   gemm-crossover verify --out results --steps tests,sanitize
   gemm-crossover verify --out results --steps peers,ladder --peers-budget 10m
+  gemm-crossover verify --out trial --steps tests,sanitize --kernels '07_*'      while working on a kernel
   gemm-crossover verify --install results      take DIR/verified.json over into this checkout
 
 
@@ -183,6 +197,12 @@ Exit codes: 0 all done, 1 a step failed, 4 something is left for the next call, 
     help="Only these steps (and build, record, compare, profile, which are quick).",
 )
 @names_option("--skip", help="All but these steps.")
+@click.option(
+    "--kernels",
+    metavar="PATTERN",
+    default="",
+    help="Tests and sanitizers for kernels of such a name only; these steps stay unfinished.",
+)
 @click.option("--redo", is_flag=True, help="Run also what has been done.")
 @click.option(
     "--time-budget", type=Parsed("time", seconds), metavar="TIME", help="Stop after this time (540, 9m)."
@@ -200,6 +220,7 @@ def command(
     install: Path | None,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    kernels: str,
     redo: bool,
     time_budget: float | None,
     peers_budget: float,
@@ -215,12 +236,19 @@ def command(
             click.echo(said)
         return Exit.OK
     assert out is not None
+    if kernels and redo:
+        raise Stop("--redo with --kernels would put a part in the place of the whole: use one", Exit.USAGE)
     known = all_steps(out.resolve(), peers_budget)
-    return verify(out.resolve(), known, chosen(only, skip, list(known)), redo, time_budget)
+    return verify(out.resolve(), known, chosen(only, skip, list(known)), redo, time_budget, matching(kernels))
 
 
 def verify(
-    out: Path, known: dict[str, Any], names: Sequence[str], redo: bool, budget_s: float | None
+    out: Path,
+    known: dict[str, Any],
+    names: Sequence[str],
+    redo: bool,
+    budget_s: float | None,
+    kernels: list[str],
 ) -> Exit:
     """Run what is left of the named steps, print a table, and say how it ended."""
     try:
@@ -231,6 +259,7 @@ def verify(
     except ValueError as error:
         raise Stop(f"--out: {error}") from error
     context = Context(out, state, budget_s)
+    context.kernels = kernels
     context.expected = {name: verify_state.sources_hash(parts) for name, (_, parts) in known.items()}
     todo = outstanding(context, names, known, redo)
     try:

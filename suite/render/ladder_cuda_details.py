@@ -8,7 +8,7 @@ from typing import Any
 from backends.base import Problem
 
 from ..analysis.ladder_cuda import REFERENCE, Group, Step, problems, steps
-from ..ladder_cuda_plan import IN_BYTES, TITLES
+from ..ladder_cuda_plan import IN_BYTES, PRODUCTS, SHAPED, TITLES
 from ..record import Cell, Run
 from . import figures
 from .tables import Shown
@@ -104,6 +104,7 @@ def notes(run: Run, group: Group) -> list[str]:
     other = {cell.config.get("computed_in") for cell in cells if cell.config["rung"] == REFERENCE}
     if other and other != {group[2]}:
         found.append(f"cuBLAS has no {group[2]}: it stands here in {', '.join(sorted(map(str, other)))}.")
+    found.append(_apart_note(run, group[0]))
     found += [
         f"WRONG RESULT, not timed: {cell.config['rung']}: {cell.skip_reason}"
         for cell in cells
@@ -115,6 +116,22 @@ def notes(run: Run, group: Group) -> list[str]:
         if not cell.samples_s and (cell.gate is None or cell.gate.ok)
     )
     return [note for note in (*found, *skipped) if note]
+
+
+def _apart_note(run: Run, part: str) -> str:
+    """Which rungs that could compute a part's products are not in it, and why."""
+    if part not in PRODUCTS:
+        return ""
+    made_for: dict[str, list[str]] = {}
+    for rung in run.options["rungs"]:
+        home = rung.get("made_for", "")
+        if home not in ("", part) and not rung["beside"]:
+            made_for.setdefault(home, []).append(rung["name"])
+    there = ", ".join(f"{', '.join(names)} (made for part {home})" for home, names in made_for.items())
+    said = [f"Not here: {there}."] if there else []
+    if part in SHAPED:
+        said.append("Of the rungs made for squares only those stand here whose CTA tile fits into C.")
+    return " ".join(said)
 
 
 def _peak_note(cells: list[Cell], group: Group) -> str:

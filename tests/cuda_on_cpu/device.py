@@ -91,7 +91,8 @@ def compile_kernel(name: str, dtype: str, target: str, more: compiling.Defines =
     """In place of `_cuda_compile.compile_kernel`."""
     kernel = source.all_kernels()[name]
     assert isinstance(kernel, source.Kernel)
-    path = compile_source(kernel.path, kernel.header.entry, {**kernel.defines(dtype), **dict(more)})
+    defines = {**kernel.defines(dtype), **dict(more), **({"REALIGNS": 1} if kernel.header.realigns else {})}
+    path = compile_source(kernel.path, kernel.header.entry, defines)
     return compiling.Compiled(str(path).encode(), 0.0, f"{target}-{source.source_hash(kernel)}", "")
 
 

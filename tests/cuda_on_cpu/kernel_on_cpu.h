@@ -26,6 +26,16 @@
 struct alignas(16) int4 {
   int x, y, z, w;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+/* 32 bits of high:low, from the bit `shift` on; and those that end so many bits before high's end. */
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return unsigned((uint64_t(high) << 32 | low) << (shift & 31) >> 32);
+}
 
 namespace kernel_cpu {
 struct Index {

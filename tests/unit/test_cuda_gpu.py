@@ -140,6 +140,7 @@ def test_empty_products(name, shape):
     assert (operands.c == 6.0).all()
 
 
+@pytest.mark.alone
 def test_out_of_memory_is_a_reason_and_leaves_nothing_behind():
     device = _cuda_driver.device(0)
     device.activate()
@@ -154,6 +155,7 @@ def test_out_of_memory_is_a_reason_and_leaves_nothing_behind():
     assert device.driver.free_memory() >= before
 
 
+@pytest.mark.alone
 def test_closing_frees_the_device_memory():
     device = _cuda_driver.device(0)
     p = Problem(m=4096, n=4096, k=4096)

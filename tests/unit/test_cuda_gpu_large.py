@@ -16,7 +16,7 @@ from backends.operands import numpy_dtype
 from tests import cuda_shapes as shapes
 from tests import gpu_kinds as gpu
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.large]
 usable = pytest.fixture(autouse=True)(gpu.usable)
 
 LIMIT = 1 << 31

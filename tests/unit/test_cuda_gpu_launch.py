@@ -10,7 +10,7 @@ from backends import Problem, _cuda_driver, cublas
 from backends._cuda_peaks import BYTES, Peaks, offered
 from suite import ladder_cuda_launch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 LAUNCH_S, NODE_S = 5e-6, 1e-6
 """The most that a launch from Python, and a node of a graph, may take."""

@@ -61,12 +61,52 @@ def test_runs_are_queued_where_no_graph_can_be_made(session, monkeypatch):
     assert "901" in session.info.config["queued_by"]
 
 
+class LibraryError(RuntimeError):
+    """As `CublasError`: no error of CUDA."""
+
+
+def failing():
+    raise LibraryError("status 15")
+
+
 def test_a_run_that_fails_leaves_the_stream_usable(session):
-    driver = session.device.driver
-    with pytest.raises(CudaError, match="719"):
-        _cuda_graph.capture(driver, session.stream, lambda: 719, session._bound.explain)
+    with pytest.raises(LibraryError, match="status 15"):
+        _cuda_graph.capture(session.device.driver, session.stream, failing)
     session.run()
     assert runs_made(session) == 1
+
+
+def test_a_capture_that_was_invalidated_tells_what_did_it(session, monkeypatch):
+    monkeypatch.setenv("FAKE_NO_GRAPHS", "1")
+    with pytest.raises(LibraryError, match="status 15"):
+        _cuda_graph.capture(session.device.driver, session.stream, failing)
+
+
+def test_a_backend_whose_library_cannot_be_captured_has_no_graph_and_says_why(session, monkeypatch):
+    driver, run = session.device.driver, session._run
+    capturing = []
+    begin, end = driver.begin_capture, driver.end_capture
+    monkeypatch.setattr(driver, "begin_capture", lambda stream: (capturing.append(1), begin(stream)))
+    monkeypatch.setattr(driver, "end_capture", lambda stream: (capturing.clear(), end(stream))[1])
+    session._run = lambda: failing() if capturing else run()
+    assert session.run_on_device(3) > 0
+    assert runs_made(session) == 3
+    assert session.info.config["queued_by"] == "LibraryError: status 15"
+
+
+def test_a_run_that_is_wrong_by_itself_raises_what_its_backend_says(session):
+    session._run = lambda: 7
+    with pytest.raises(CudaError, match=r"launch of cuda:01_naive: .*\(7\)"):
+        session.run_on_device(3)
+
+
+def test_an_error_of_a_graph_is_cudas_not_the_backends(session):
+    session.run_on_device(3)
+    executable, _ = session._replay._graphs[3]
+    session._replay._graphs[3] = executable, lambda: 700
+    session._bound = session._bound._replace(explain=lambda code: LibraryError(code))
+    with pytest.raises(CudaError, match=r"launch of a graph: .*\(700\)"):
+        session.run_on_device(3)
 
 
 def test_backends_without_a_clock_of_their_own_say_so():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from backends import _cuda_compile as compiling
 from backends import _cuda_peaks as peaks
-from backends._cuda_driver import Device
+from backends._cuda_driver import OUT_OF_MEMORY, CudaError, Device
 from backends.arithmetic import MATHS
 
 KINDS = [(f, kind) for f in peaks.files() for kind in f.header.instructions]
@@ -43,6 +46,7 @@ class Scripted:
 
     def __init__(self, launch_s):
         self.launch_s, self.passes, self.queue, self.marks, self.freed = launch_s, None, 0.0, {}, []
+        self.room, self.taken = 1 << 40, []
 
     def set_context(self, context):
         pass
@@ -57,10 +61,18 @@ class Scripted:
         return len(self.marks) + 10
 
     def alloc(self, size):
+        if size > self.room:
+            raise CudaError("cuMemAlloc_v2", OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+        self.room -= size
+        self.taken.append(size)
         return 1 << 20
 
     def free(self, address):
         self.freed.append(address)
+        self.room += self.taken.pop()
+
+    def free_memory(self):
+        return self.room
 
     def copy_in(self, *_):
         return lambda: 0
@@ -109,6 +121,31 @@ def test_the_fastest_instruction_counts_and_is_named(compiled):
     assert len(found.device.driver.freed) == 2, "the slower one is freed"
     found.close()
     assert len(found.device.driver.freed) == 4
+
+
+def test_no_memory_for_a_peak_is_a_reason_and_leaves_nothing_behind(compiled):
+    found = peaks.Peaks(device(lambda *_: 1.0))
+    found.device.driver.room = peaks.COPIED + 1  # for one of two
+    assert found.rate(peaks.BYTES, 1e-3) == peaks.Rate(0.0, "")
+    assert found.device.driver.taken == []
+    (reason,) = found.absent.values()
+    assert reason == f"{2 * peaks.COPIED} bytes of device memory are needed, {peaks.COPIED + 1} are free"
+
+
+def test_what_cupys_pool_keeps_makes_room_for_a_peak(compiled, monkeypatch):
+    one = device(lambda *_: 1.0)
+    pool = SimpleNamespace(free_all_blocks=lambda: setattr(one.driver, "room", 1 << 40))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(get_default_memory_pool=lambda: pool))
+    one.driver.room = 0
+    assert peaks.Peaks(one).rate(peaks.BYTES, 1e-3).per_s > 0
+
+
+def test_a_peak_that_cannot_be_filled_leaves_nothing_behind(compiled, monkeypatch):
+    one = device(lambda *_: 1.0)
+    monkeypatch.setattr(one.driver, "copy_in", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        peaks.Peaks(one).rate(peaks.BYTES, 1e-3)
+    assert one.driver.taken == []
 
 
 def test_bytes_are_read_and_written(compiled):

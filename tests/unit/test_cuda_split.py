@@ -11,6 +11,7 @@ import backends
 from backends import Problem, Unavailable, _cuda_driver
 from backends import _cuda_launch as launching
 from backends import _cuda_split as splitting
+from backends._cuda_driver import CudaError
 from backends._cuda_source import Variant
 from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
@@ -99,6 +100,19 @@ def test_no_memory_for_the_parts_is_a_reason(device, monkeypatch):
     monkeypatch.setenv("FAKE_GPU_BYTES", str(taken + 1000))
     with pytest.raises(Unavailable, match="bytes of device memory are needed"):
         backends.get("cuda:13_split_k").open(p, operands)
+
+
+@needs_compilers
+@pytest.mark.parametrize("where", ["launch", "zero"])
+def test_the_memory_for_the_parts_is_given_back_where_the_launch_cannot_be_made(device, monkeypatch, where):
+    def refused(*_):
+        raise CudaError(where, 400, "CUDA_ERROR_INVALID_HANDLE", "no")
+
+    held, p = stand_in.held(), Problem(m=9, n=7, k=3000)
+    monkeypatch.setattr(_cuda_driver.Driver, where, refused)
+    with pytest.raises(CudaError, match="400"):
+        backends.get("cuda:13_split_k").open(p, backends.allocate(p))
+    assert stand_in.held() == held
 
 
 @needs_compilers

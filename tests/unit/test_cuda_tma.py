@@ -70,24 +70,13 @@ def test_a_kernel_is_compiled_for_the_layout_it_reads(dtype, math, trans_a, tran
     assert tma.defines(NAIVE, p) == () and tma.as_read(NAIVE, p) == p
 
 
-@pytest.mark.parametrize(
-    ("size", "multiprocessors", "blocks"),
-    [
-        ((1, 1), 132, 2),
-        ((257, 257), 132, 8),
-        ((4104, 4104), 132, 116),  # 289 clusters: five rounds of 58
-        ((4096, 4096), 132, 128),  # 256 clusters: four rounds on 66 and on 64
-        ((4096, 4096), 4096, 512),
-        ((8192, 8192), 132, 128),
-        ((256 * 67, 256), 132, 68),
-        ((4096, 4096), 1, 2),
-        ((0, 4096), 132, 0),
-    ],
-)
-def test_a_persistent_grid_is_in_whole_clusters_and_evenly_loaded(size, multiprocessors, blocks):
-    p = Problem(m=size[0], n=size[1], k=64, dtype="float16")
+def test_a_persistent_grid_is_planned_for_the_tile_as_the_kernel_lays_it():
+    p = Problem(m=4096, n=128, k=64, dtype="float16")
     assert WGMMA.variant.tile == (128, 256, 64) and WGMMA.variant.cluster == 2
-    assert _cuda_launch.blocks(WGMMA, p, multiprocessors) == blocks
+    assert _cuda_launch.blocks(WGMMA, p, 132) == 32, "edges of 128 columns beside 16 rows of tiles"
+    q = Problem(m=4096, n=128, k=64, dtype="float32", math="tf32")
+    assert tma.swapped(WGMMA, q) and _cuda_launch.blocks(WGMMA, q, 132) == 32, "edges of 128 rows below"
+    assert _cuda_launch.blocks(WGMMA, Problem(m=0, n=4096, k=64, dtype="float16"), 132) == 0
 
 
 class Driver:
@@ -124,15 +113,15 @@ def test_maps_are_of_128_byte_boxes_with_the_batch_as_third_dimension():
     ]
 
 
-def test_boxes_are_no_taller_than_what_a_block_copies_of_a_shared_factor():
-    small = KERNELS["cuda:11_wgmma/128"]  # 128 x 128 in clusters of two
+def test_boxes_are_of_128_lines_of_the_left_factor_and_64_of_the_right_one():
     for p, lines in (
         (Problem(dtype="float16", trans_b=True), (128, 64)),
         (Problem(dtype="float16", trans_a=True), (64, 64)),
-        (Problem(dtype="float32", math="tf32"), (64, 32)),  # swapped: A is shared
+        (Problem(dtype="float32", math="tf32"), (64, 32)),  # swapped: A is the right one
+        (Problem(dtype="float32", math="tf32", trans_b=True), (128, 64)),
+        (Problem(dtype="float32", math="3xtf32", trans_a=True, trans_b=True), (32, 64)),
     ):
-        assert tma.lines(small, p) == lines
-    assert tma.lines(WGMMA, Problem(dtype="float16", trans_b=True)) == (128, 128)
+        assert tma.lines(WGMMA, p) == lines
 
 
 def test_a_launch_that_begins_early_says_so_to_the_driver():
@@ -210,9 +199,7 @@ def test_memory_to_realign_is_given_back_once(monkeypatch):
     del room
     realign.Room(device, 10)
     assert freed == [77, 77], "memory that nobody holds is freed"
-    with pytest.raises(
-        Unavailable, match="2000 bytes of device memory are needed to realign operands, 5 are"
-    ):
+    with pytest.raises(Unavailable, match="2000 bytes of device memory are needed, 5 are"):
         realign.Room(device, 2000)
 
 

@@ -13,9 +13,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from backends import _cuda_compile, _cuda_source, cublas
+from backends import Problem, _cuda_compile, _cuda_source, cublas
 from backends._cuda_peaks import Rate
-from suite import journal, ladder_cuda, ladder_cuda_launch, ladder_cuda_plan, verify_install
+from suite import (
+    journal,
+    ladder_cuda,
+    ladder_cuda_launch,
+    ladder_cuda_measure,
+    ladder_cuda_plan,
+    verify_install,
+)
 from suite.analysis import ladder_cuda as analysis
 from suite.exits import Exit, Stop
 from suite.experiments import _ladder_cuda as experiment
@@ -24,6 +31,7 @@ from suite.ladder_cuda_measure import CudaClimb, checked
 from suite.ladder_cuda_plan import CudaRequest
 from suite.record import GateResult
 from suite.render import ladder as render
+from suite.render.ladder_cuda_details import notes
 from tests.cuda_on_cpu import device as stand_in
 
 needs_compilers = pytest.mark.skipif(
@@ -168,6 +176,14 @@ class TestClimb:
         with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
             command.ending(found, None, one.provider)
 
+    def test_a_first_call_that_loads_a_library_does_not_pass_for_a_slow_one(self, world, monkeypatch):
+        one = climb(msgspec.structs.replace(ASKED, parts=("copy",)))
+        problem = Problem(op="copy", n=64)
+        group = one.group(problem, one.chosen(), one.clock.now() + 1.0, 0)
+        calls = iter([30.0, 1e-5])
+        monkeypatch.setattr(ladder_cuda_measure, "timed", lambda *_: next(calls))
+        assert group._second_call(None, next(calls)) == 1e-5
+
     def test_the_real_gate_passes_on_the_stand_in(self, world):
         one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
         assert [c for c in command.measure(one).cells if not c.gate.ok or not c.samples_s] == []
@@ -210,6 +226,38 @@ class TestTables:
         text = shown(msgspec.structs.replace(run, cells=cells))
         assert "FLOP/B L2" in text and "DRAM MB" in text
         assert f"{2 * 32**3 / 1e6:.4f}"[:6] in text
+
+    def test_what_stands_elsewhere_is_named_with_the_part_it_was_made_for(self, run):
+        split = {"name": "13_split_k", "beside": False, "made_for": "long_k"}
+        variant = {"name": "13_split_k/32", "beside": True, "made_for": "long_k"}
+        options = run.options | {"rungs": [*run.options["rungs"], split, variant]}
+        wider = msgspec.structs.replace(run, options=options)
+        said = {group[0]: " ".join(notes(wider, group)) for group in analysis.groups(wider)}
+        assert "Not here: 13_split_k (made for part long_k)." in said["square"]
+        assert "Not here" not in said["copy"]
+        here = ("long_k", "float32", "fp32")
+        cells = tuple(
+            msgspec.structs.replace(c, config=c.config | {"part": here[0]})
+            for c in run.cells
+            if c.config["part"] == "square"
+        )
+        there = " ".join(notes(msgspec.structs.replace(wider, cells=cells), here))
+        assert "Not here" not in there and "only those stand here whose CTA tile fits into C." in there
+
+    def test_one_arithmetic_after_the_other_however_it_was_measured(self, run):
+        cells = [c for c in run.cells if c.config["part"] in ("square", "copy")]
+        other = [
+            msgspec.structs.replace(
+                c, problem=msgspec.structs.replace(c.problem, dtype="float64", math="fp64")
+            )
+            for c in cells
+        ]
+        mixed = tuple(c for pair in zip(other, cells, strict=True) for c in pair)
+        maths = [["float32", "fp32"], ["float64", "fp64"]]
+        whole = msgspec.structs.replace(run, cells=mixed, options=run.options | {"arithmetics": maths})
+        assert analysis.groups(whole) == [
+            (part, *how) for how in map(tuple, maths) for part in ("square", "copy")
+        ]
 
     def test_csv_and_markdown(self, run):
         rows = list(csv.DictReader(io.StringIO(render.makers(run)["csv"]().decode())))

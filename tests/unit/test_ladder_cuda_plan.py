@@ -7,8 +7,13 @@ import pytest
 
 from backends import Problem, _cuda_source, cuda_kernels
 from backends._cuda_peaks import Rate
-from suite import ladder_cuda, ladder_cuda_plan
+from backends.arithmetic import canonical_dtype
+from suite import ladder_cuda, ladder_cuda_plan, verify_gpu
 from suite.ladder_cuda_plan import CudaRequest
+
+CUBE, LONG = Problem(m=512, n=512, k=512), Problem(m=128, n=128, k=65536)
+SKINNY, WIDER = Problem(m=4096, n=4, k=4096), Problem(m=4096, n=64, k=4096)
+MANY = Problem(m=32, n=32, k=32, batch=4096)
 
 
 def variant(*tile):
@@ -48,10 +53,6 @@ class TestModel:
         assert ladder_cuda.intensity(self.HEADER, variant(tile, tile, deep), 4) == flops / read
 
 
-def launcher(rung):
-    return rung.backend.kernel.header.launcher
-
-
 class TestPlan:
     def test_every_kernel_file_is_a_rung_and_cublas_the_last(self):
         names = [rung.name for rung in ladder_cuda.provider().rungs()]
@@ -76,13 +77,63 @@ class TestPlan:
         one = CudaRequest(rungs=("31_copy",))
         assert {p.op for p in one.problems} == {"copy"}
 
-    def test_kernels_for_odd_shapes_stand_at_those_only(self):
-        rungs = {rung.name: rung for rung in ladder_cuda.provider().rungs()}
-        long_k, cube = Problem(m=128, n=128, k=65536), Problem(m=512, n=512, k=512)
-        special = [r for r in rungs.values() if r.name != "cublas" and launcher(r) in ladder_cuda.SPECIAL]
-        assert not any(ladder_cuda.concerns(rung, cube) for rung in special)
-        assert ladder_cuda.concerns(rungs["02_shared_tile"], cube)
-        assert ladder_cuda.concerns(rungs["13_split_k"], long_k)
+    @pytest.mark.parametrize(
+        ("problem", "there", "elsewhere"),
+        [
+            (CUBE, {"02_shared_tile", "03_bank_conflict/unpadded"},
+             {"13_split_k", "14_batched", "21_skinny"}),
+            (LONG, {"13_split_k", "13_split_k/32", "05_register_tile"},
+             {"14_batched", "21_skinny/128", "07_warp_tile", "03_bank_conflict/unpadded"}),
+            (SKINNY, {"21_skinny", "21_skinny/128"}, {"13_split_k", "14_batched", "02_shared_tile"}),
+            (WIDER, {"21_skinny", "04_thread_tile"},
+             {"13_split_k", "05_register_tile", "04_thread_tile/dot"}),
+            (MANY, {"14_batched", "14_batched/64", "02_shared_tile"},
+             {"13_split_k", "21_skinny", "04_thread_tile"}),
+        ],
+        ids=["square", "long_k", "skinny", "skinny 64", "batched"],
+    )  # fmt: skip
+    def test_each_part_has_the_rungs_made_for_it_and_those_that_fit(self, problem, there, elsewhere):
+        rungs = ladder_cuda.provider().rungs()
+        found = {rung.name for rung in rungs if ladder_cuda.concerns(rung, problem)}
+        assert there <= found and not elsewhere & found and "cublas" in found
+
+    def test_what_a_kernel_was_made_for_is_read_from_its_header(self):
+        found = {r.name: ladder_cuda.made_for(r) for r in ladder_cuda.provider().rungs() if not r.beside}
+        assert {name: part for name, part in found.items() if part} == {
+            "13_split_k": "long_k", "14_batched": "batched", "21_skinny": "skinny", "21_skinny_mma": "skinny",
+        }  # fmt: skip
+
+    def test_a_part_without_a_kernel_of_its_own_is_left_out(self):
+        asked = CudaRequest(arithmetics=(("float32", "tf32"),))
+        assert {ladder_cuda_plan.part_of(asked, p) for p in asked.problems} == {"square", "ragged"}
+
+    def test_a_time_limit_cuts_the_largest_size_of_every_arithmetic(self):
+        maths = (("float32", "fp32"), ("float16", "fp16"), ("float64", "fp64"))
+        problems = CudaRequest(arithmetics=maths, parts=("square",)).problems
+        assert [p.m for p in problems[:3]] == [1024] * 3 and [p.m for p in problems[-2:]] == [8192] * 2
+        assert {(p.dtype, p.math) for p in problems[:9]} == set(maths)
+
+    def test_a_further_type_has_one_problem_of_the_parts_beside_products(self):
+        two = CudaRequest(arithmetics=(("float32", "fp32"), ("float64", "fp64"))).problems
+        sizes = {d: [p.m for p in two if p.op == "gemv" and p.dtype == d] for d in ("float32", "float64")}
+        assert set(sizes["float32"]) == set(ladder_cuda_plan.GEMV_SIZES) and set(sizes["float64"]) == {4096}
+        alone = CudaRequest(arithmetics=(("float64", "fp64"),)).problems
+        assert {p.m for p in alone if p.op == "gemv"} == set(ladder_cuda_plan.GEMV_SIZES)
+
+    def test_every_bar_has_its_problem(self):
+        """The sizes that issue 4's bars speak of, from the options that `verify` gives."""
+        words = dict(zip(verify_gpu.LADDER[::2], verify_gpu.LADDER[1::2], strict=True))
+        dtypes = tuple(canonical_dtype(word) for word in words["--dtype"].split(","))
+        asked = CudaRequest(
+            sizes=tuple(map(int, words["--sizes"].split(","))),
+            arithmetics=ladder_cuda_plan.arithmetics(dtypes, words["--math"].split(",")),
+        )
+        problems = asked.problems
+        cubes = {(p.math, p.m) for p in problems if p.op == "gemm" and p.m == p.n == p.k and p.batch == 1}
+        for math in ("fp32", "tf32", "3xtf32", "fp64", "fp16", "bf16"):
+            assert {(math, n) for n in (1000, 1023, 1024, 2047, 2048, 4096, 4097, 8192)} <= cubes
+        gemv = {(p.trans_a, p.m) for p in problems if p.op == "gemv" and p.math == "fp32"}
+        assert {(t, n) for t in (False, True) for n in (1024, 4096, 4097, 8192, 16384)} <= gemv
 
     def test_arithmetics_by_dtype_and_math(self):
         of = ladder_cuda_plan.arithmetics
@@ -94,7 +145,7 @@ class TestPlan:
     def test_each_problem_knows_its_part(self):
         asked = CudaRequest()
         parts = [ladder_cuda_plan.part_of(asked, problem) for problem in asked.problems]
-        assert list(dict.fromkeys(parts)) == list(ladder_cuda_plan.TITLES)
+        assert set(parts) == set(ladder_cuda_plan.TITLES)
 
     def test_three_products_for_one(self):
         provider = ladder_cuda.CudaLadder()
