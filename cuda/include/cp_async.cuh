@@ -45,16 +45,6 @@ __device__ __forceinline__ void cp_async(void *shared, const void *global, int b
                  : "memory");
 }
 
-__device__ __forceinline__ void cp_async4(void *shared, const void *global, bool valid) {
-  cp_async<4>(shared, global, valid ? 4 : 0);
-}
-__device__ __forceinline__ void cp_async8(void *shared, const void *global, bool valid) {
-  cp_async<8>(shared, global, valid ? 8 : 0);
-}
-__device__ __forceinline__ void cp_async16(void *shared, const void *global, bool valid) {
-  cp_async<16>(shared, global, valid ? 16 : 0);
-}
-
 // Ends a group: all copies that this thread issued since the last one, which may be none.
 __device__ __forceinline__ void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

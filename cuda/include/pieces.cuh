@@ -25,12 +25,10 @@ __device__ __forceinline__ Vector load_vector(const T *p) {
 }
 
 // The same for entries that nobody reads again: STREAM = 1 marks their lines as the first to leave the caches,
-// so that x and what others need stay there (4 to 5 % of a gemv of 4096 on an H200), STREAM = 2 passes L1 by.
+// so that x and what others need stay there (4 to 5 % of a gemv of 4096 on an H200).
 __device__ __forceinline__ Vector load_once(const T *p) {
 #if STREAM == 1
   return Bits(__ldcs((const int4 *)p)).vector;
-#elif STREAM == 2
-  return Bits(__ldcg((const int4 *)p)).vector;
 #else
   return Bits(__ldg((const int4 *)p)).vector;
 #endif

@@ -9,7 +9,7 @@
 // - Neighbouring FFMA share a factor, which need not be read from the register banks again. Out of registers
 //   alone, 16 x 8 sums grew at 65 TFLOP/s like that on an H200, and at 59 with every row in the same direction.
 // - Tiles that C's edges cut off come last, and narrow ones are computed by all warps of the block together.
-// - "sliced" is for small matrices: two halves of the block divide K between them, and add up at the end.
+// - "sliced" is for small matrices: four parts of the block divide K between them, and add up at the end.
 //
 // On an H200: 51.0 TFLOP/s at 4096 and 47.1 at 4097, cuBLAS 50.8 and 43.8; sliced 40.6 at 1024, cuBLAS 37.8. An
 // earlier form with a branch in the loop, for warps outside C, had 47.0 at 4096.
@@ -28,67 +28,17 @@
 // threads = [256, 1]
 // tile = [128, 256, 8]
 // shared_bytes = 69632
-// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 2 }
-//
-// [[variant]]
-// name = "steps1"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 69632
-// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 1 }
-//
-// [[variant]]
-// name = "steps4"
-// threads = [256, 1]
-// tile = [128, 256, 8]
-// shared_bytes = 69632
 // defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 1, STEPS = 4 }
 //
 // [[variant]]
 // name = "sliced"
 // threads = [256, 1]
-// tile = [128, 64, 16]
+// tile = [64, 128, 32]
 // shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 4 }
-//
-// [[variant]]
-// name = "sliced2"
-// threads = [256, 1]
-// tile = [128, 64, 16]
-// shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 2 }
-//
-// [[variant]]
-// name = "sliced16"
-// threads = [256, 1]
-// tile = [128, 64, 16]
-// shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 8, STAGES = 4, SLICES = 2, STEPS = 2, RUN_K = 16 }
-//
-// [[variant]]
-// name = "four"
-// threads = [256, 1]
-// tile = [128, 64, 32]
-// shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 4, STAGES = 3, SLICES = 4, STEPS = 4 }
-//
-// [[variant]]
-// name = "four2"
-// threads = [256, 1]
-// tile = [128, 64, 32]
-// shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 4, STAGES = 3, SLICES = 4, STEPS = 2 }
-//
-// [[variant]]
-// name = "four16"
-// threads = [256, 1]
-// tile = [128, 64, 16]
-// shared_bytes = 83968
-// defines = { WARPS_M = 2, LANES = 4, STAGES = 4, SLICES = 4, STEPS = 2 }
+// defines = { WARPS_M = 1, LANES = 4, STAGES = 3, SLICES = 4, STEPS = 4 }
 // ///
-#include "async_tile.cuh"
 #include "layout.cuh"
-#include "register_tile.cuh"
+#include "pipeline.cuh"
 #include "slab_epilogue.cuh"
 
 // Sums of 16 x 8 doubles do not fit in the registers: the columns of a tile are then taken in two passes.
@@ -119,13 +69,11 @@ __device__ __forceinline__ int lane_col() {
 template <int BM, int BN, int WM> struct Block {
   static constexpr int WN = WARPS / WM, WARP_M = BM / WM, WARP_N = BN / WN; // warp tile
   // Four banks more than a multiple of 32: entries of 8 neighbouring k are written to different banks.
-  static constexpr int LD_A = BM + VECTOR, LD_B = BN + VECTOR;
-  static constexpr int A_STAGE = TILE_K * LD_A, STAGE = A_STAGE + TILE_K * LD_B;
-  static constexpr int FULL = STAGE * int(sizeof(T)); // bytes
-  static constexpr int COUNT = STAGES * FULL <= SHARED_BYTES ? STAGES : SHARED_BYTES / FULL;
-  static_assert(COUNT >= 2, "two stages fit");
-  using ATile = AsyncTile<BM, TILE_K, LD_A, !A_K_INNER>;
-  using BTile = AsyncTile<BN, TILE_K, LD_B, !B_K_INNER>;
+  using ATile = AsyncTile<BM, TILE_K, BM + VECTOR, !A_K_INNER>;
+  using BTile = AsyncTile<BN, TILE_K, BN + VECTOR, !B_K_INNER>;
+  static constexpr int FIT = SHARED_BYTES / int(sizeof(T)) / (ATile::STAGE + BTile::STAGE);
+  static constexpr int COUNT = FIT < STAGES ? FIT : STAGES;
+  using Stages = Pipeline<COUNT, ATile, BTile>;
   static constexpr int M = WARP_M / LANES_M, N = WARP_N / LANES_N; // thread tile
   using Mine = RegisterTile<M, N, STEP_M, STEP_N>;
 
@@ -136,6 +84,38 @@ template <int BM, int BN, int WM> struct Block {
 #pragma unroll
     for (int e = step * EACH; e < step * EACH + EACH && e < AnyTile::ENTRIES; ++e)
       tile.copy(stage, e);
+  }
+
+  // Adds up all that the pipeline, which has been started, brings. my_a, my_b: where the thread's entries of the
+  // first k lie in the first stage.
+  static __device__ __forceinline__ void multiply(Mine &mine, Stages &pipe, const T *my_a,
+                                                  const T *my_b) {
+    cp_async_wait<COUNT - 2>();
+    __syncthreads(); // the first stage is there
+    typename Mine::Fragments fragments[2];
+    int reading = 0;
+    const T *read_a = my_a, *read_b = my_b;
+    T *write = pipe.shared + (COUNT - 1) * Stages::STAGE;
+    if (AHEAD) fragments[0].read(read_a, read_b);
+    for (unsigned step = 0; step < pipe.steps; ++step) {
+      if (step + COUNT - 1 >= pipe.steps) pipe.a.inside = pipe.b.inside = 0; // no more to copy
+#pragma unroll UNROLL
+      for (int i = 0; i < SLICE_K - AHEAD; ++i) {
+        const int next = i + AHEAD;
+        fragments[next % 2].read(read_a + next * ATile::PITCH, read_b + next * BTile::PITCH);
+        copy_some(pipe.a, write, i);
+        copy_some(pipe.b, write + Stages::OF_A, i);
+        mine.template multiply<true>(fragments[i % 2]);
+      }
+      cp_async_commit();
+      cp_async_wait<COUNT - 2>();
+      __syncthreads(); // the next stage is there, and nobody reads this one any more
+      write = pipe.shared + reading;
+      reading = reading + Stages::STAGE == COUNT * Stages::STAGE ? 0 : reading + Stages::STAGE;
+      read_a = my_a + reading, read_b = my_b + reading;
+      if (AHEAD) fragments[0].read(read_a, read_b);
+      if (AHEAD) mine.template multiply<true>(fragments[1]);
+    }
   }
 
   // Stores a tile that lies inside C and on 16 bytes, straight from the registers: whole lines, too.
@@ -152,107 +132,76 @@ template <int BM, int BN, int WM> struct Block {
   // Stores any tile, by way of shared memory. A thread's entries are 4 apart from its neighbour's; written one
   // by one, each would cost a sector of 32 bytes: so warps bring rows into order, and write whole lines. Each
   // slice of K has its own slab there, and adds up and stores its share of the rows.
-  static constexpr int GROUPS = M / VECTOR, LD = WARP_N + VECTOR, GROUP = STEP_M * LD; // rows of a warp
-  static constexpr int FIT = SHARED_BYTES / (GROUP * SLICES * WARPS * int(sizeof(T)));
-  static constexpr int ROUND = FIT >= GROUPS ? GROUPS : FIT >= GROUPS / 2 ? GROUPS / 2 : 1;
-  static constexpr int HEIGHT = ROUND * STEP_M; // of a slab
-  static_assert(FIT >= ROUND && GROUPS % ROUND == 0, "slabs fit where the stages were");
+  static constexpr int GROUPS = M / VECTOR, LD = WARP_N + VECTOR, GROUP = STEP_M * LD;
+  static constexpr int ROOM = SHARED_BYTES / (GROUP * WARPS * SLICES * int(sizeof(T)));
+  static constexpr int ROUND = ROOM >= GROUPS ? GROUPS : ROOM >= GROUPS / 2 ? GROUPS / 2 : 1;
+  static constexpr int SLAB = ROUND * GROUP, SHARE = ROUND * STEP_M / SLICES;
+  static_assert(ROOM >= ROUND && GROUPS % ROUND == 0, "slabs fit where the stages were");
 
-  static __device__ __forceinline__ void meet() {
+  static __device__ __forceinline__ void meet() { // who shares slabs: the slices, or else the warp
     if (SLICES > 1) __syncthreads();
     if (SLICES == 1) __syncwarp();
   }
-  static __device__ __forceinline__ void write_group(const Mine &mine, T *slab, int group) {
+
+  // Times alpha, so that it is not the sums themselves that are written: a vector wants neighbouring registers,
+  // and the loop's sums had better lie where the compiler finds the banks of their factors free.
+  static __device__ __forceinline__ void write_group(const Mine &mine, T alpha, T *slab,
+                                                     int group) {
     slab += lane_row() * VECTOR * LD + lane_col() * VECTOR;
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i)
 #pragma unroll
       for (int j = 0; j < N; j += VECTOR) {
-        // Not the sums themselves: a vector wants neighbouring registers, and the loop's sums had better lie
-        // where the compiler finds the banks of their factors free.
         Vector out;
 #pragma unroll
-        for (int e = 0; e < VECTOR; ++e) out.at[e] = mine.sums[group * VECTOR + i][j + e];
+        for (int e = 0; e < VECTOR; ++e) out.at[e] = alpha * mine.sums[group * VECTOR + i][j + e];
         *(Vector *)(slab + i * LD + j / VECTOR * STEP_N) = out;
       }
   }
-  static __device__ __forceinline__ void store_by_rows(const Problem &p, T *shared, index_t row, index_t col,
-                                                       index_t batch, const Mine &mine) {
-    constexpr int SLAB = ROUND * GROUP, SHARE = HEIGHT / SLICES;
+
+  static __device__ __forceinline__ void store_by_rows(const Problem &p, T *shared, index_t row,
+                                                       index_t col, index_t batch,
+                                                       const Mine &mine) {
     const int warp = threadIdx.x / 32 % WARPS, slice = threadIdx.x / 32 / WARPS;
     T *const slab = shared + warp * SLAB;
-    const Slab<SHARE, WARP_N, LD, SLICES> mine_to_store{slab + slice * SHARE * LD, WARPS * SLAB};
+    Problem rest = p; // what is left to do with sums that have been multiplied by alpha
+    rest.alpha = 1;
+    const Slab<SHARE, WARP_N, LD, SLICES> share{slab + slice * SHARE * LD, WARPS * SLAB};
 #pragma unroll
     for (int group = 0; group < GROUPS; group += ROUND) {
 #pragma unroll
       for (int i = 0; i < ROUND; ++i)
-        write_group(mine, slab + slice * WARPS * SLAB + i * GROUP, group + i);
+        write_group(mine, T(p.alpha), slab + slice * WARPS * SLAB + i * GROUP, group + i);
       meet(); // the slabs are there
-      store_slab<8>(p, mine_to_store, row + group * STEP_M + slice * SHARE, col, batch,
+      store_slab<8>(rest, share, row + group * STEP_M + slice * SHARE, col, batch,
                     [](int r) { return r; });
-      meet(); // they have been read
+      if (group + ROUND < GROUPS) meet(); // they have been read
     }
   }
 
   static __device__ __forceinline__ void compute(const Problem &p, T *shared, index_t row,
                                                  index_t col, index_t batch) {
     const int warp = threadIdx.x / 32 % WARPS, slice = threadIdx.x / 32 / WARPS;
-    const int my_row = warp / WN * WARP_M + lane_row() * VECTOR;
-    const int my_col = warp % WN * WARP_N + lane_col() * VECTOR;
+    const int warp_row = warp / WN * WARP_M, warp_col = warp % WN * WARP_N;
+    const int my_row = warp_row + lane_row() * VECTOR, my_col = warp_col + lane_col() * VECTOR;
     const T *a = p.a.data + batch * p.a.batch_stride, *b = p.b.data + batch * p.b.batch_stride;
-    ATile a_tile(a, A_K_INNER ? p.a.row_stride : 1, A_K_INNER ? 1 : p.a.col_stride, row, p.m);
-    BTile b_tile(b, B_K_INNER ? p.b.col_stride : 1, B_K_INNER ? 1 : p.b.row_stride, col, p.n);
-    const unsigned steps = unsigned((p.k + TILE_K - 1) / TILE_K);
-    for (int stage = 0; stage < COUNT - 1; ++stage) {
-      T *const to = shared + stage * STAGE;
-      if (stage == 0 && steps > 0) {
-        const int left_over = int(p.k - index_t(TILE_K) * (steps - 1));
-        a_tile.copy_first(to, left_over, p.a.col_stride);
-        b_tile.copy_first(to + A_STAGE, left_over, p.b.row_stride);
-      } else if (stage < steps) {
-        a_tile.copy_all(to);
-        b_tile.copy_all(to + A_STAGE);
-      }
-      cp_async_commit();
-    }
-    cp_async_wait<COUNT - 2>();
-    __syncthreads(); // the first stage is there
-
+    Stages pipe{
+        shared,
+        {a, A_K_INNER ? p.a.row_stride : 1, A_K_INNER ? 1 : p.a.col_stride, row, p.m},
+        {b, B_K_INNER ? p.b.col_stride : 1, B_K_INNER ? 1 : p.b.row_stride, col, p.n},
+    };
+    pipe.start(p.k);
     Mine mine;
-    typename Mine::Fragments fragments[2];
-    int reading = 0, writing = (COUNT - 1) * STAGE;
-    const T *const my_a = shared + slice * SLICE_K * LD_A + my_row;
-    const T *const my_b = shared + slice * SLICE_K * LD_B + my_col + A_STAGE;
-    const T *read_a = my_a, *read_b = my_b;
-    T *write_a = shared + writing, *write_b = write_a + A_STAGE;
-    if (AHEAD) fragments[0].read(my_a, my_b);
-    for (unsigned step = 0; step < steps; ++step) {
-      if (step + COUNT - 1 >= steps) a_tile.inside = b_tile.inside = 0; // no more stages to copy
-#pragma unroll UNROLL
-      for (int i = 0; i < SLICE_K - AHEAD; ++i) {
-        const int next = i + AHEAD;
-        fragments[next % 2].read(read_a + next * LD_A, read_b + next * LD_B);
-        copy_some(a_tile, write_a, i);
-        copy_some(b_tile, write_b, i);
-        mine.template multiply<true>(fragments[i % 2]);
-      }
-      cp_async_commit();
-      cp_async_wait<COUNT - 2>();
-      __syncthreads(); // the next stage is there, and nobody reads this one any more
-      writing = reading;
-      reading = reading + STAGE == COUNT * STAGE ? 0 : reading + STAGE;
-      read_a = my_a + reading, read_b = my_b + reading;
-      write_a = shared + writing, write_b = write_a + A_STAGE;
-      if (AHEAD) fragments[0].read(read_a, read_b);
-      if (AHEAD) mine.template multiply<true>(fragments[1]);
-    }
+    const T *const my_k = shared + slice * SLICE_K * ATile::PITCH;
+    multiply(mine, pipe, my_k + my_row,
+             shared + Stages::OF_A + slice * SLICE_K * BTile::PITCH + my_col);
     T *const c = p.c.data + batch * p.c.batch_stride;
     if (SLICES == 1 && c_takes_vectors(p, c) && row + BM <= p.m && col + BN <= p.n) {
       store_whole(p, c + (row + my_row) * p.c.row_stride + col + my_col, mine);
-      return;
+    } else {
+      __syncthreads(); // nobody reads ahead any more where slabs go
+      store_by_rows(p, shared, row + warp_row, col + warp_col, batch, mine);
     }
-    __syncthreads(); // nobody reads the stages where slabs go
-    store_by_rows(p, shared, row + warp / WN * WARP_M, col + warp % WN * WARP_N, batch, mine);
   }
 };
 

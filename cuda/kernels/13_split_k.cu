@@ -33,59 +33,31 @@
 // shared_bytes = 66560
 // defines = { ROWS = 8, COLUMNS = 8, STAGES = 4, BLOCKS_PER_SM = 1 }
 // ///
-#include "async_tile.cuh"
-#include "register_tile.cuh"
+#include "pipeline.cuh"
 #include "split.cuh"
 
 constexpr int DOWN = TILE_M / ROWS, ACROSS = TILE_N / COLUMNS; // threads down and across the tile
-constexpr int LD_A = TILE_M + VECTOR, LD_B = TILE_N + VECTOR;
-constexpr int OF_A = TILE_K * LD_A, STAGE = OF_A + TILE_K * LD_B;
 static_assert(DOWN * ACROSS == THREADS, "a thread for every ROWS x COLUMNS sums");
-static_assert(STAGES * STAGE * sizeof(T) <= SHARED_BYTES, "the stages fit");
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
     split_k(const Problem p) {
   extern __shared__ int4 dynamic[];
-  T *const shared = (T *)dynamic;
 
   const Part part = part_of_block(p, TILE_K);
   const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
   const int row = threadIdx.x / ACROSS * VECTOR, col = threadIdx.x % ACROSS * VECTOR;
   const T *a = p.a.data + tile.batch * p.a.batch_stride + part.begin * p.a.col_stride;
   const T *b = p.b.data + tile.batch * p.b.batch_stride + part.begin * p.b.row_stride;
-  AsyncTile<TILE_M, TILE_K, LD_A> a_tile(a, p.a.row_stride, p.a.col_stride, tile.row, p.m);
-  AsyncTile<TILE_N, TILE_K, LD_B> b_tile(b, p.b.col_stride, p.b.row_stride, tile.col, p.n);
-  const unsigned steps = unsigned((part.end - part.begin + TILE_K - 1) / TILE_K);
-  const int left_over = int(part.end - part.begin - index_t(TILE_K) * (steps - 1));
-  const auto copy = [&](unsigned step, int stage) { // always ends a group, though it may be empty
-    if (step < steps) a_tile.copy_all(shared + stage * STAGE);
-    if (step < steps) b_tile.copy_all(shared + stage * STAGE + OF_A);
-    cp_async_commit();
+  using ATile = AsyncTile<TILE_M, TILE_K, TILE_M + VECTOR>;
+  using BTile = AsyncTile<TILE_N, TILE_K, TILE_N + VECTOR>;
+  Pipeline<STAGES, ATile, BTile> pipeline{
+      (T *)dynamic,
+      {a, p.a.row_stride, p.a.col_stride, tile.row, p.m},
+      {b, p.b.col_stride, p.b.row_stride, tile.col, p.n},
   };
-  if (steps > 0) {
-    a_tile.copy_first(shared, left_over, p.a.col_stride);
-    b_tile.copy_first(shared + OF_A, left_over, p.b.row_stride);
-  }
-  cp_async_commit();
-  for (int stage = 1; stage < STAGES - 1; ++stage) copy(stage, stage);
-
-  using Mine = RegisterTile<ROWS, COLUMNS, DOWN * VECTOR, ACROSS * VECTOR>;
-  Mine mine;
-  int reading = 0, writing = STAGES - 1;
-  for (unsigned step = 0; step < steps; ++step) {
-    cp_async_wait<STAGES - 2>();
-    __syncthreads(); // this stage is there, and the one before has been read by all
-    copy(step + STAGES - 1, writing);
-#pragma unroll
-    for (int i = 0; i < TILE_K; ++i) {
-      const T *stage = shared + reading * STAGE;
-      typename Mine::Fragments fragments;
-      fragments.read(stage + i * LD_A + row, stage + OF_A + i * LD_B + col);
-      mine.multiply(fragments);
-    }
-    writing = reading;
-    reading = reading + 1 == STAGES ? 0 : reading + 1;
-  }
+  pipeline.start(part.end - part.begin);
+  RegisterTile<ROWS, COLUMNS, DOWN * VECTOR, ACROSS * VECTOR> mine;
+  pipeline.multiply(mine, row, col);
 
   // The partial sums of entries outside C travel too: they are whatever lay beyond the edge, and end nowhere.
   auto &sums = reinterpret_cast<Acc(&)[ROWS * COLUMNS]>(mine.sums);

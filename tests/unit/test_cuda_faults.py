@@ -24,9 +24,9 @@ SHARED = "02_shared_tile.cu"
 BANKS = "03_bank_conflict.cu"
 THREAD = "04_thread_tile.cu"
 REGISTER = "05_register_tile.cu"
-ASYNC = "06_cp_async.cu"
 WARP = "07_warp_tile.cu"
 COPIES = "async_tile.cuh"
+STAGED_COPIES = "pipeline.cuh"
 TILE = "register_tile.cuh"
 VECTOR = "vector.cuh"
 EPILOGUE = "epilogue.cuh"
@@ -42,6 +42,8 @@ WRITE = "      write_slab(slab, i);\n"
 
 WAIT = "cp_async_wait<STAGES - 2>();"
 LATE = "cp_async_wait<STAGES - 1>();"  # one stage may be missing
+AHEAD = "cp_async_wait<COUNT - 2>();"
+TOO_LATE = "cp_async_wait<COUNT - 1>();"
 FIRST = "__syncthreads(); // the first stage is there"
 NEXT = "__syncthreads(); // the next stage is there, and nobody reads this one any more"
 STORES = {
@@ -64,8 +66,9 @@ PIECEWISE = {
     "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
 }
 SLABS = {
-    "no bound on rows stored": [SLAB, "to >= p.m || ", ""],
-    "no bound on columns stored": [SLAB, "col + W <= p.n && ", ""],
+    "no bound on rows stored": [SLAB, "int(at) < rows && ", ""],
+    "no bound on columns stored": [SLAB, " && col + s < columns;", ";"],
+    "no look at the last columns": [SLAB, "p.n % VECTOR == 0 && ", ""],
 }
 
 FAULTS = {
@@ -103,32 +106,31 @@ FAULTS = {
         **STORES,
     },
     "cuda:06_cp_async": {
-        "no wait": [ASYNC, WAIT, ""],
-        "a wait for one stage too few": [ASYNC, WAIT, LATE],
-        "no barrier": [ASYNC, "__syncthreads(); // this stage", "// this stage"],
+        "no wait": [STAGED_COPIES, AHEAD, ""],
+        "a wait for one stage too few": [STAGED_COPIES, AHEAD, TOO_LATE],
+        "no barrier": [STAGED_COPIES, "__syncthreads(); // this stage", "// this stage"],
         **COPYING,
         **STORES,
     },
     "cuda:06_cp_async/multistage": {
-        "a wait for one stage too few": [ASYNC, WAIT, LATE],
-        "no group for an empty stage": [ASYNC, "    cp_async_commit();\n  };", "  };\n  cp_async_commit();"],
+        "a wait for one stage too few": [STAGED_COPIES, AHEAD, TOO_LATE],
+        "no group for an empty stage": [STAGED_COPIES, "OF_A);\n    cp", "OF_A);\n    if (step < steps) cp"],
     },
     "cuda:07_warp_tile": {
-        "no first wait": [WARP, f"{WAIT}\n    {FIRST}", FIRST],
+        "no first wait": [WARP, f"{AHEAD}\n    {FIRST}", FIRST],
         "no first barrier": [WARP, FIRST, ""],
-        "no wait": [WARP, f"      {WAIT}\n", ""],
+        "no wait": [WARP, f"      {AHEAD}\n", ""],
         "no barrier": [WARP, NEXT, ""],
-        "no barrier before rows are read": [WARP, "__syncwarp(); // the warp's rows are there", ""],
-        "no barrier behind it": [WARP, "__syncwarp(); // they have been read", ""],
+        "no barrier before rows are read": [WARP, "meet(); // the slabs are there", ""],
+        "no barrier behind it": [WARP, "meet(); // they have been read", ";"],
         "no bound on copies along i": COPYING["no bound on copies along i"],
-        "no bound on rows stored": [WARP, "if (r < p.m && s < p.n)", "if (s < p.n)"],
-        "no bound on columns stored": [WARP, "if (r < p.m && s < p.n)", "if (r < p.m)"],
         "edges taken for whole": [WARP, "row + BM <= p.m && col + BN <= p.n)", "true)"],
+        **SLABS,
     },
     "cuda:07_warp_tile/sliced": {
-        "no barrier between slices": [WARP, "__syncthreads(); // the sums of this slice are there", ""],
-        "no barrier before rows are put there": [WARP, "__syncthreads(); // nobody reads what", "// what"],
+        "no barrier between slices": [WARP, "if (SLICES > 1) __syncthreads();", ""],
         "no barrier between passes": [WARP, "if (pass > 0) __syncthreads();", ""],
+        "one slice's sums": [SLAB, "part < PARTS", "part < 1"],
     },
     "cuda:08_wmma": {
         "edges read whole": [WMMA, "row + H <= from.rows && col + W <= from.columns", "true"],

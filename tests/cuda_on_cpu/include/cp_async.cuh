@@ -28,12 +28,6 @@ template <int SIZE> void cp_async_if(bool wanted, void *shared, const void *glob
   if (wanted) cp_async<SIZE>(shared, global);
 }
 
-inline void cp_async4(void *to, const void *from, bool valid) { cp_async<4>(to, from, valid * 4); }
-inline void cp_async8(void *to, const void *from, bool valid) { cp_async<8>(to, from, valid * 8); }
-inline void cp_async16(void *to, const void *from, bool valid) {
-  cp_async<16>(to, from, valid * 16);
-}
-
 inline void cp_async_commit() { ++kernel_cpu::fibers[kernel_cpu::current].group; }
 
 template <int N> void cp_async_wait() {
