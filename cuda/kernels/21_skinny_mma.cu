@@ -32,8 +32,8 @@
 // name = "128"
 // threads = [256, 1]
 // tile = [128, 128, 64]
-// shared_bytes = 98304
-// defines = { WARPS_M = 4, WARPS_N = 2, STAGES = 3, TILE_GROUP = 1, BLOCKS_PER_SM = 2 }
+// shared_bytes = 196608
+// defines = { WARPS_M = 4, WARPS_N = 2, STAGES = 6, TILE_GROUP = 1, BLOCKS_PER_SM = 1 }
 //
 // [[variant]]
 // name = "256x64"
