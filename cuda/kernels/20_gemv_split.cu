@@ -14,7 +14,7 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 6 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 5 }
 // ///
 #include "split.cuh"
 #include "warp_dot.cuh"
