@@ -71,6 +71,7 @@ def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
             *long,
         ]
     if h.op == "gemv":
+        tm *= kernel.variant.cluster
         lengths = (0, 1, 31, 33, 255, 257, 1031)
         long = [(tm + 1, 2 * tk + 3, 1), (1, 50 * tk - 1, 1)] if split else []
         return [(m, n, 1) for m in (1, tm - 1, tm, tm + 1, 3 * tm + 2) for n in lengths if m] + long

@@ -5,11 +5,11 @@
 // One barrier for each tile of K: behind it the next tile is complete and the one before is free.
 #pragma once
 
+#include "fragment_slab.cuh"
 #include "layout.cuh"
 #include "mma_fragments.cuh"
 #include "next_launch.cuh"
 #include "opaque.cuh"
-#include "fragment_slab.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
 

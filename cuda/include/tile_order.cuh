@@ -18,7 +18,8 @@ struct TileOrder {
   // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath. Divisions by what the
   // compiler does not know take long, so the usual case goes without.
   template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
-    const unsigned each = rows * columns, batch = index < each ? 0 : index / each, most = min(unsigned(group), rows);
+    const unsigned each = rows * columns, batch = index < each ? 0 : index / each,
+                   most = min(unsigned(group), rows);
     const unsigned in_batch = index - batch * each, swath = in_batch / (most * columns);
     const unsigned in_swath = in_batch - swath * (most * columns);
     const unsigned height = min(most, rows - swath * most);

@@ -23,8 +23,8 @@
 // tile = [32, 64, 16]
 // ///
 #include "fragment_layout.cuh"
-#include "layout.cuh"
 #include "fragment_slab.cuh"
+#include "layout.cuh"
 
 using namespace nvcuda;
 

@@ -41,9 +41,9 @@
 // ///
 #include "fragment_layout.cuh"
 #include "fragment_load.cuh"
+#include "fragment_slab.cuh"
 #include "layout.cuh"
 #include "realign.cuh"
-#include "fragment_slab.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
 

@@ -174,7 +174,8 @@ TILES = {
     "no bound along K": [COPY, "right - i * RIGHT : 0", "BREADTH : 0"],
     "no bound on rows": [COPY, "i * DOWN < down", "true"],
 }
-SKINNY, MMA, BATCHED, COLUMNS = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu", "20_gemv_columns.cu"
+SKINNY, MMA, BATCHED = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu"
+COLUMNS = "columns.cuh"
 ROW = "warp_dot.cuh"
 GEMV_SPLIT, THREAD_ROW, WARP_ROW = "20_gemv_split.cu", "20_gemv_thread_row.cu", "20_gemv_warp_row.cu"
 FAULTS |= {
@@ -189,8 +190,8 @@ FAULTS |= {
     },
     "cuda:20_gemv_columns": {
         **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
-        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
-        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
+        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // partial", "// partial"],
+        "no odd entries": [COLUMNS, "mine[s.single(e)] = sums.single[e];", "mine[s.single(e)] = 0;"],
     },
     "cuda:20_gemv_vector": {
         "no head": [ROW, "i < head;", "i < 0;"],
@@ -218,9 +219,9 @@ FAULTS |= {
         **TILES,
     },
     "cuda:21_skinny_mma": {
-        "no wait": [MMA, WAIT, ""],
-        "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
-        **TILES,
+        "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
+        "every part from the beginning": [MMA, "o.data += begin * k_stride;", ""],
+        **{name: MEETING[name] for name in ("every block writes C", "the first part only")},
     },
 }
 
