@@ -259,6 +259,7 @@ def climbed(climb: Climb, words: str, given: dict[str, Any]) -> Run:
         return _cuda.go_on(climb, spoiled, climb.clock.now() - begun)
     if not isinstance(climb, CudaClimb):
         return run
+    run = msgspec.structs.replace(run, options=run.options | {"absent_peaks": climb.provider.absent()})
     climb.provider.close()
     return _cuda.completed(run, given["counters"])
 

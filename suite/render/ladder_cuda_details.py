@@ -100,7 +100,7 @@ def _reasons(found: list[Step]) -> list[str]:
 def notes(run: Run, group: Group) -> list[str]:
     """What the figures of a part are, and what has none or is wrong."""
     cells = [cell for p in problems(run, group) for cell in (step.cell for step in steps(run, group, p))]
-    found = [_peak_note(cells, group), clock_note(cells)]
+    found = [_peak_note(cells, group), *_absent_peaks(run, group), clock_note(cells)]
     other = {cell.config.get("computed_in") for cell in cells if cell.config["rung"] == REFERENCE}
     if other and other != {group[2]}:
         found.append(f"cuBLAS has no {group[2]}: it stands here in {', '.join(sorted(map(str, other)))}.")
@@ -116,6 +116,13 @@ def notes(run: Run, group: Group) -> list[str]:
         if not cell.samples_s and (cell.gate is None or cell.gate.ok)
     )
     return [note for note in (*found, *skipped) if note]
+
+
+def _absent_peaks(run: Run, group: Group) -> list[str]:
+    """Why a peak of this arithmetic, or that of copying, was not measured."""
+    absent: dict[str, str] = run.options.get("absent_peaks", {})
+    kinds = ("bytes",) if group[0] in IN_BYTES else (group[2], "bytes")
+    return [f"No peak of {n}: {why}" for n, why in absent.items() if n.partition(",")[0] in kinds]
 
 
 def clock_note(cells: list[Cell]) -> str:

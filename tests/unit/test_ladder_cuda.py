@@ -430,6 +430,12 @@ class TestTables:
         there = " ".join(notes(msgspec.structs.replace(wider, cells=cells), here))
         assert "Not here" not in there and "only those stand here whose CTA tile fits into C." in there
 
+    def test_a_peak_that_is_missing_says_why(self, run):
+        why = {"fp32, ffma": "it does not compile", "bytes, copy": "no room", "fp64, dfma": "another"}
+        text = shown(msgspec.structs.replace(run, options=run.options | {"absent_peaks": why}))
+        assert "No peak of fp32, ffma: it does not compile" in text and "bytes, copy: no room" in text
+        assert "dfma" not in text
+
     def test_one_arithmetic_after_the_other_however_it_was_measured(self, run):
         cells = [c for c in run.cells if c.config["part"] in ("square", "copy")]
         other = [
