@@ -5,15 +5,13 @@
 // One barrier for each tile of K: behind it the next tile is complete and the one before is free.
 #pragma once
 
-#include "fragment_slab.cuh"
-#include "layout.cuh"
 #include "mma_fragments.cuh"
 #include "next_launch.cuh"
 #include "opaque.cuh"
-#include "tile_copy.cuh"
+#include "fragment_slab.cuh"
 #include "tile_order.cuh"
+#include "warp_place.cuh"
 
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int ROWS = WARP_M / 16, COLS = WARP_N / 8; // fragments of a warp
 constexpr int STEPS = TILE_K / MMA_K;
 constexpr int PARTS = STEPS - 1; // of a copy: the last step is that of the barrier
@@ -25,7 +23,6 @@ constexpr int SLAB_LD = WARP_N + 8;
 using TileA = OperandTile<TILE_M, TILE_K, A_K_INNER>;
 using TileB = OperandTile<TILE_N, TILE_K, B_K_INNER>;
 constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
-static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 static_assert(STEPS % 2 == 0 && STAGES >= 3, "something to overlap");
 static_assert(STAGES * STAGE_BYTES == SHARED_BYTES, "the stages");
 static_assert(THREADS / 32 * 16 * SLAB_LD * sizeof(Acc) <= SHARED_BYTES, "a slab for every warp");
@@ -55,23 +52,7 @@ template <bool WIDE> struct Mainloop {
   __device__ __forceinline__ Mainloop(unsigned char *shared, const Source &a, const Source &b,
                                       index_t k)
       : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES), read_a(warp_row(), 0),
-        read_b(warp_col(), TileA::BYTES), idle(is_outside(a, b)), k(k) {}
-
-  // Where the warp tile begins in the CTA tile. Warps w and w + 4 share a tensor core, so those of one row
-  // have different ones, and those of one column, too: at an edge of C few warps have something to do.
-  static __device__ __forceinline__ int warp_row() { return threadIdx.x / 32 / WARPS_N * WARP_M; }
-  static __device__ __forceinline__ int warp_col() {
-    const int warp = threadIdx.x / 32;
-    return (warp + warp / WARPS_N) % WARPS_N * WARP_N;
-  }
-
-  static __device__ __forceinline__ bool is_outside(const Source &a, const Source &b) {
-#ifdef NEVER_IDLE
-    return false;
-#endif
-    return warp_row() >= (A_K_INNER ? a.rows : a.columns) ||
-           warp_col() >= (B_K_INNER ? b.rows : b.columns);
-  }
+        read_b(warp_col(), TileA::BYTES), idle(is_idle(a, b)), k(k) {}
 
   // Takes `stage` to the next one; how many bytes further that is.
   static __device__ __forceinline__ int advance(int &stage) {
