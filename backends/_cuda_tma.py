@@ -1,11 +1,10 @@
 """What kernels with the launcher "tma" are given beside their arguments: maps for the copy engine (TMA).
 
 Such a kernel is compiled for the layout at hand: TRANS_A, TRANS_B say how A and B are stored. Its parameters
-are the problem, one map each for A, B and C, and `struct Woven` if it asks for it (WOVEN in its defines);
-boxes are 128 bytes wide along the contiguous direction, in the 128-byte swizzle, and the batch is the third
-dimension. Operands that the engine cannot take are moved
-first, and of two float32 operands that both lie across K, B is turned (`_cuda_realign`): tf32 wgmma needs one
-along K.
+are the problem, one map each for A, B and C, and `struct Woven` if it has WOVEN among its defines; boxes are
+128 bytes wide along the contiguous direction, in the 128-byte swizzle, and the batch is the third dimension.
+Operands that the engine cannot take are moved first, and of two float32 operands that both lie across K, B is
+turned (`_cuda_realign`): tf32 wgmma needs one along K.
 """
 
 from __future__ import annotations

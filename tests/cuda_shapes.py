@@ -97,7 +97,7 @@ def woven(kernel: Kernel, dtype: str) -> Iterator[tuple[Problem, cases.Layout]]:
 
 
 def rounds(kernel: Kernel) -> list[Shape]:
-    """For a persistent grid: more tiles than clusters, an incomplete round that is cut and one that is not, edges."""
+    """More tiles than a persistent grid has clusters, a last round that is cut and one that is not, edges."""
     (tm, tn, _), cluster = kernel.variant.tile, kernel.variant.cluster
     tall = tm * cluster
     return [(9 * tall + 8, 8 * tn + 8, 72), (10 * tall + tm + 2, 10 * tn + tn // 2 + 6, 40)]
