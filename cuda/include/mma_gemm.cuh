@@ -5,10 +5,10 @@
 // One barrier for each tile of K: behind it the next tile is complete and the one before is free.
 #pragma once
 
+#include "fragment_slab.cuh"
 #include "mma_fragments.cuh"
 #include "next_launch.cuh"
 #include "opaque.cuh"
-#include "fragment_slab.cuh"
 #include "tile_order.cuh"
 #include "warp_place.cuh"
 

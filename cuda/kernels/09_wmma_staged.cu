@@ -41,8 +41,8 @@
 // ///
 #include "fragment_layout.cuh"
 #include "fragment_load.cuh"
-#include "realign.cuh"
 #include "fragment_slab.cuh"
+#include "realign.cuh"
 #include "tile_order.cuh"
 #include "warp_place.cuh"
 
