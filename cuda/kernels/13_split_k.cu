@@ -39,40 +39,9 @@
 constexpr int DOWN = TILE_M / ROWS, ACROSS = TILE_N / COLUMNS; // threads down and across the tile
 static_assert(DOWN * ACROSS == THREADS, "a thread for every ROWS x COLUMNS sums");
 
-// Brings the slices of A and B that one part of K needs to shared memory, stage after stage.
-struct Stages {
-  T *const shared;
-  AsyncTile<TILE_M, TILE_K, LD_A> a;
-  AsyncTile<TILE_N, TILE_K, LD_B> b;
-  unsigned steps; // stages in all
-
-  __device__ __forceinline__ Stages(const Problem &p, const Part &part, const Tile &tile, T *shared)
-      : shared(shared), a(p.a.data + tile.batch * p.a.batch_stride + part.begin * p.a.col_stride,
-                          p.a.row_stride, p.a.col_stride, tile.row, p.m),
-        b(p.b.data + tile.batch * p.b.batch_stride + part.begin * p.b.row_stride, p.b.col_stride,
-          p.b.row_stride, tile.col, p.n),
-        steps(unsigned((part.end - part.begin + TILE_K - 1) / TILE_K)) {}
-
-  // Each of the two ends a group of copies, though it may be empty.
-  __device__ __forceinline__ void copy_first(const Problem &p, index_t depth) {
-    const int left_over = int(depth - index_t(TILE_K) * (steps - 1)); // the other stages are whole
-    if (steps > 0) {
-      a.copy_first(shared, left_over, p.a.col_stride);
-      b.copy_first(shared + OF_A, left_over, p.b.row_stride);
-    }
-    cp_async_commit();
-  }
-  __device__ __forceinline__ void copy(unsigned step, int stage) {
-    if (step < steps) a.copy_all(shared + stage * STAGE);
-    if (step < steps) b.copy_all(shared + stage * STAGE + OF_A);
-    cp_async_commit();
-  }
-};
-
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
     split_k(const Problem p) {
   extern __shared__ int4 dynamic[];
-<<<<<<< HEAD
 
   const Part part = part_of_block(p, TILE_K);
   const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
@@ -89,33 +58,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
   pipeline.start(part.end - part.begin);
   RegisterTile<ROWS, COLUMNS, DOWN * VECTOR, ACROSS * VECTOR> mine;
   pipeline.multiply(mine, row, col);
-=======
-  T *const shared = (T *)dynamic;
-  const Part part = part_of_block(p, TILE_K);
-  const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
-  const int row = threadIdx.x / ACROSS * VECTOR, col = threadIdx.x % ACROSS * VECTOR;
-  Stages stages(p, part, tile, shared);
-  stages.copy_first(p, part.end - part.begin);
-  for (int stage = 1; stage < STAGES - 1; ++stage) stages.copy(stage, stage);
-
-  using Mine = RegisterTile<ROWS, COLUMNS, DOWN * VECTOR, ACROSS * VECTOR>;
-  Mine mine;
-  int reading = 0, writing = STAGES - 1;
-  for (unsigned step = 0; step < stages.steps; ++step) {
-    cp_async_wait<STAGES - 2>();
-    __syncthreads(); // this stage is there, and the one before has been read by all
-    stages.copy(step + STAGES - 1, writing);
-#pragma unroll
-    for (int i = 0; i < TILE_K; ++i) {
-      const T *stage = shared + reading * STAGE;
-      typename Mine::Fragments fragments;
-      fragments.read(stage + i * LD_A + row, stage + OF_A + i * LD_B + col);
-      mine.multiply(fragments);
-    }
-    writing = reading;
-    reading = reading + 1 == STAGES ? 0 : reading + 1;
-  }
->>>>>>> h-vector
 
   // The partial sums of entries outside C travel too: they are whatever lay beyond the edge, and end nowhere.
   auto &sums = reinterpret_cast<Acc(&)[ROWS * COLUMNS]>(mine.sums);
