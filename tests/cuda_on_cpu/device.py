@@ -93,6 +93,8 @@ def precompiled() -> Path:
 
 
 _building: dict[Path, threading.Lock] = {}
+_making = threading.Lock()
+"""Of the folders that all have in common, whichever thread asks for them first."""
 
 
 def compile_source(path: Path, entry: str, defines: dict[str, int], include: Path | None = None) -> Path:
@@ -107,7 +109,8 @@ def compile_source(path: Path, entry: str, defines: dict[str, int], include: Pat
             )
             flags = [*FLAGS, "-shared", f"-DKERNEL_ENTRY={entry}"]
             flags += [f"-D{name}={value}" for name, value in defines.items()]
-            places = [f"-I{place}" for place in (precompiled(), HERE, include or headers())]
+            with _making:
+                places = [f"-I{place}" for place in (precompiled(), HERE, include or headers())]
             _run("g++", *flags, *places, str(cpp), "-o", str(target))
     return target
 
@@ -152,7 +155,6 @@ def _forget() -> None:
 @contextmanager
 def device(*, usable: bool = True) -> Iterator[None]:
     """Sessions inside run on the CPU device. usable: the probe says yes; else it looks for itself."""
-    headers()  # before threads ask for them
     with pytest.MonkeyPatch.context() as patch:
         _forget()
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
