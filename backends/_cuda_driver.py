@@ -36,6 +36,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuDeviceTotalMem_v2": [POINTER(c_size_t), c_int],
     "cuDevicePrimaryCtxRetain": [_PTR, c_int],
     "cuCtxSetCurrent": [c_void_p],
+    "cuCtxSynchronize": [],
     "cuMemGetInfo_v2": [POINTER(c_size_t), POINTER(c_size_t)],
     "cuMemAlloc_v2": [POINTER(c_uint64), c_size_t],
     "cuMemFree_v2": [c_uint64],
@@ -262,6 +263,18 @@ class Device(NamedTuple):
     def activate(self) -> None:
         """Make this device the calling thread's."""
         self.driver.set_context(self.context)
+
+    def lost(self) -> str:
+        """Why no call works any more in this process: what a kernel did to the context; "" while all is well.
+
+        A wrong address or instruction is no error of one launch: every later call returns the same code.
+        """
+        try:
+            self.activate()
+            self.driver.call("cuCtxSynchronize")
+        except CudaError as error:
+            return str(error).partition(": ")[2]
+        return ""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Operands moved to where their lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
+"""Operands moved to where lines begin at multiples of 16 bytes: `realign` of cuda/include/realign.cuh."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ._cuda_session import allocate
 from ._cuda_tma import Matrix, taken
 
 THREADS, BLOCKS_PER_MULTIPROCESSOR = 256, 8
-BYTES_PER_BLOCK = 8 * 2048
-"""What the 8 warps of a block move at a time."""
+WARPS, BYTES_PER_WARP, TURNED = THREADS // 32, 2048, 32
+"""A warp moves so many bytes of a line at a time; a block turns 32 x 32 entries."""
 
 
 class _Move(ctypes.Structure):
@@ -76,9 +76,19 @@ class Step(NamedTuple):
         """Bytes of device memory it needs."""
         return 0 if self.to is None else self.to.batch * self.to.batch_stride * self.to.itemsize
 
+    @property
+    def blocks(self) -> int:
+        """So many of them do it in one go."""
+        m = self.source
+        if self.to is None:
+            return 0
+        if self.turned:
+            return m.batch * -(-m.rows // TURNED) * -(-m.columns // TURNED)
+        return -(-m.batch * m.rows * -(-m.columns * m.itemsize // BYTES_PER_WARP) // WARPS)
+
 
 def step(m: Matrix, turned: bool, stays: Callable[[Matrix], bool] = taken) -> Step:
-    """What has to be done with `m`, whose transpose is wanted if `turned`; nothing where it is that and `stays`."""
+    """What has to be done with `m`, whose transpose is wanted if `turned`; else nothing where it `stays`."""
     if 0 in (m.rows, m.columns, m.batch) or (stays(m) and not turned):
         return Step(m, None)
     rows, columns = (m.columns, m.rows) if turned else (m.rows, m.columns)
@@ -128,7 +138,7 @@ def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream:
     moves = _Moves(*(_move(s, to) for s, to in zip(steps, found, strict=True)))
     pointers = (c_void_p * 1)(ctypes.addressof(moves))
     most = device.multiprocessors * BLOCKS_PER_MULTIPROCESSOR
-    grid = max(1, min(most, sum(s.size for s in steps) // BYTES_PER_BLOCK))
+    grid = min(most, sum(s.blocks for s in steps))
     where = stream, ctypes.addressof(pointers)
     run = device.driver.launch(_function(cubin, device), grid, (THREADS, 1), 0, *where)
     return Realigned(run, (found[0], found[1]), room.release, (moves, pointers, room))

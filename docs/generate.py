@@ -171,35 +171,86 @@ def _usual(run: Run, group: cuda_analysis.Group) -> Problem:
 
 
 def ladder_cuda_short() -> str:
-    """One row for each rung and arithmetic: its rate at the usual size, variants left out."""
-    return "\n".join(_short_climb(run) for run in cuda_climbs())
+    """The fastest variant of each rung in each arithmetic, at the usual size and at others; then gemv."""
+    return "\n".join(f"{_short_climb(run)}\n{_short_gemv(run)}" for run in cuda_climbs())
 
 
 def _short_climb(run: Run) -> str:
-    rows = [
-        short_row(step, group)
-        for group in cuda_analysis.groups(run)
-        if group[0] == "square"
-        for step in cuda_analysis.steps(run, group, _usual(run, group))
-        if not step.rung["beside"]
-    ]
+    squares = [group for group in cuda_analysis.groups(run) if group[0] == "square"]
+    usual = max((_usual(run, group).m for group in squares), default=USUAL_SIZE)
+    others = sorted({p.m for group in squares for p in cuda_analysis.problems(run, group)} - {usual})
+    rows = [row for group in squares for row in _short_rows(run, group, usual, others)]
     columns = ("rung", "arithmetic", "TFLOP/s", "% of cuBLAS", "% of the roof", "FLOP/B of the tile", "gain")
-    size = next((_usual(run, g).m for g in cuda_analysis.groups(run) if g[0] == "square"), USUAL_SIZE)
-    return f"{cuda_tables.recorded(run)}, M = N = K = {size}:\n\n{table(columns, rows)}"
+    more = tuple(f"% of cuBLAS at {size}" for size in others)
+    said = "The fastest variant of each rung, named where it is not the default."
+    head = f"{cuda_tables.recorded(run)}, M = N = K = {usual}. {said}"
+    return f"{head}\n\n{table((*columns, *more), rows)}"
 
 
-def short_row(step: cuda_analysis.Step, group: cuda_analysis.Group) -> tuple[str, ...]:
+def _short_rows(
+    run: Run, group: cuda_analysis.Group, usual: int, others: Sequence[int]
+) -> list[tuple[str, ...]]:
+    by_size = {p.m: p for p in cuda_analysis.problems(run, group)}
+    found = {
+        size: {cuda_analysis.stem_of(s): s for s in cuda_analysis.bests(run, group, by_size[size])}
+        for size in (usual, *others)
+        if size in by_size
+    }
+    stems = dict.fromkeys(stem for steps in found.values() for stem in steps)
+    return [
+        (
+            *short_row(stem, found.get(usual, {}).get(stem), group),
+            *(of_cublas(found.get(size, {}).get(stem)) for size in others),
+        )
+        for stem in stems
+    ]
+
+
+def short_row(stem: str, step: cuda_analysis.Step | None, group: cuda_analysis.Group) -> tuple[str, ...]:
     """Empty cells where there is no time."""
+    how = f"{group[1]} in {group[2]}"
+    if step is None or not step.time_s:
+        return stem, how, "—", "", "", "", ""
     tile = step.cell.config.get("flop_per_byte", {}).get("tile")
     return (
         step.rung["name"],
-        f"{group[1]} in {group[2]}",
-        figures.significant(step.flop_s / 1e12) if step.time_s else "—",
+        how,
+        figures.significant(step.flop_s / 1e12),
         f"{step.of_reference * 100:.0f}" if step.of_reference else "",
         f"{step.share * 100:.0f}" if step.share else "",
         figures.significant(tile) if tile else "",
         f"×{figures.significant(step.gain)}" if step.gain and step.rung["name"] != "cublas" else "",
     )
+
+
+def of_cublas(step: cuda_analysis.Step | None) -> str:
+    """`107 (sliced)`: percent, and the variant where it is not the default."""
+    if step is None or not step.of_reference:
+        return ""
+    variant = cuda_analysis.variant_of(step)
+    return f"{step.of_reference * 100:.0f}" + (f" ({variant})" if variant else "")
+
+
+def _short_gemv(run: Run) -> str:
+    """Our fastest kernel for y = A x at every size beside cuBLAS."""
+    groups = [group for group in cuda_analysis.groups(run) if group[0] in ("gemv", "gemv_t")]
+    rows = [row for group in groups for row in _gemv_rows(run, group)]
+    columns = ("y = A x", "arithmetic", "size", "fastest of ours", "GB/s", "% of cuBLAS", "% of copying")
+    return table(columns, rows) if rows else ""
+
+
+def _gemv_rows(run: Run, group: cuda_analysis.Group) -> list[tuple[str, ...]]:
+    found = []
+    for problem in cuda_analysis.problems(run, group):
+        step = cuda_analysis.fastest_of_ours(cuda_analysis.steps(run, group, problem))
+        stored = "A by columns" if problem.trans_a else "A by rows"
+        if step is not None:
+            share, part = (f"{x * 100:.0f}" if x else "" for x in (step.of_reference, step.share))
+            rate = figures.significant(step.byte_s / 1e9)
+            found.append(
+                (stored, f"{group[1]} in {group[2]}", str(problem.m), step.rung["name"], rate, share, part)
+            )
+    return found
 
 
 def ladder_cuda_rungs() -> str:

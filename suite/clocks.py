@@ -12,6 +12,8 @@ from .record import Clocks
 NVML_SM = 1
 """NVML_CLOCK_SM of nvml.h."""
 
+NVML_TEMPERATURE_GPU = 0
+
 REASONS = {
     0x04: "sw_power_cap",
     0x08: "hw_slowdown",
@@ -40,10 +42,13 @@ def _gpu() -> Clocks | None:
     if found is None:
         return None
     nvml, handle = found
+    milliwatts = _number(nvml, "nvmlDeviceGetPowerUsage", handle)
     return Clocks(
         before_mhz=_number(nvml, "nvmlDeviceGetClockInfo", handle, NVML_SM),
         nominal_mhz=_number(nvml, "nvmlDeviceGetMaxClockInfo", handle, NVML_SM),
         throttle=_reasons(nvml, handle),
+        temperature_c=_number(nvml, "nvmlDeviceGetTemperature", handle, NVML_TEMPERATURE_GPU),
+        power_w=None if milliwatts is None else milliwatts / 1000,
     )
 
 
@@ -89,17 +94,19 @@ def _bus_address() -> str | None:
         return None
 
 
-def merged(before: Clocks | None, after: Clocks | None) -> Clocks | None:
-    """One record of two readings; None when neither was readable."""
-    first = before or after
-    if first is None:
+def merged(*readings: Clocks | None) -> Clocks | None:
+    """One record of readings in their order, the first and the last; None when none was readable."""
+    seen = [reading for reading in readings if reading is not None]
+    if not seen:
         return None
-    throttle = {*(before.throttle if before else ()), *(after.throttle if after else ())}
+    before, after = readings[0], readings[-1]
     return Clocks(
         before_mhz=before.before_mhz if before else None,
         after_mhz=after.before_mhz if after else None,
-        nominal_mhz=first.nominal_mhz,
-        throttle=tuple(sorted(throttle)),
+        nominal_mhz=seen[0].nominal_mhz,
+        throttle=tuple(sorted({reason for reading in seen for reason in reading.throttle})),
+        temperature_c=max((r.temperature_c for r in seen if r.temperature_c is not None), default=None),
+        power_w=max((r.power_w for r in seen if r.power_w is not None), default=None),
     )
 
 

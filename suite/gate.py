@@ -19,7 +19,8 @@ a tile left unwritten, or read, shows. NaN always fails.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from .trials import FULL, Checks, Integers, Poison, Setting, Trial, Views, ZeroA
 from .trials_real import Random, Selection, Vectors
 
 __all__ = ["ReferenceCache", "check", "check_all"]
+
+JUDGES = 4
+"""Results of `check_all` that are judged at one time, each a copy, while the next session runs."""
 
 
 class _SessionError(Exception):
@@ -62,12 +66,17 @@ def check(
 
 
 def check_all(
-    sessions: Sequence[Session], *, seed: int = 0, tile: tuple[int, int] = (64, 64)
+    sessions: Sequence[Session],
+    *,
+    seed: int = 0,
+    tile: tuple[int, int] = (64, 64),
+    raised: Callable[[Session], None] = lambda session: None,
 ) -> list[GateResult]:
     """`check` of several sessions on a device, of one problem and on the very same host arrays.
 
     Each trial is filled, and its references are worked out, once. tile: whose edges are looked at; one
-    that all their tiles are multiples or parts of.
+    that all their tiles are multiples or parts of. raised: told of a session that raised, before another one
+    runs; what it raises itself ends the check.
     """
     found = [GateResult(ok=True) for _ in sessions]
     if not sessions:
@@ -75,14 +84,22 @@ def check_all(
     first = sessions[0]
     setting = Setting(first.problem, seed, tile, any(s.info.flushes_denormals for s in sessions))
     v = views(first.problem, first.operands)
-    for trial in trials(setting, True):
-        trial.fill(v)
-        checks = trial.checks(v)
-        added = v.c.copy() if setting.problem.beta != 0 else None
-        for i, session in enumerate(sessions):
-            if found[i].ok:
+    with ThreadPoolExecutor(JUDGES) as pool:
+        for trial in trials(setting, True):
+            trial.fill(v)
+            checks = trial.checks(v)
+            added = v.c.copy() if setting.problem.beta != 0 else None
+            judged: dict[int, Future[GateResult]] = {}
+            for i in [i for i, result in enumerate(found) if result.ok]:
                 v.c[...] = np.nan if added is None else added
-                found[i] = _tried(session, trial, checks, v, found[i], None)
+                if (error := _raised(sessions[i], trial, None)) is not None:
+                    found[i] = error
+                    raised(sessions[i])
+                elif checks:
+                    if len(judged) >= JUDGES:  # no more copies of C at one time
+                        list(judged.values())[-JUDGES].result()
+                    judged[i] = pool.submit(_judged, trial, checks, v.c.copy(), found[i])
+            found = [judged[i].result() if i in judged else result for i, result in enumerate(found)]
     return found
 
 
@@ -90,13 +107,22 @@ def _tried(
     session: Session, trial: Trial, checks: Checks, v: Views, before: GateResult, transfer: str | None
 ) -> GateResult:
     """The result after one more trial, whose operands are in place."""
+    return _raised(session, trial, transfer) or _judged(trial, checks, v.c, before)
+
+
+def _raised(session: Session, trial: Trial, transfer: str | None) -> GateResult | None:
+    """Run it; the result if the session raised."""
     try:
         _run(session, transfer)
     except _SessionError as error:
         return GateResult(ok=False, failed="error", detail=f"{trial.name}: {error}")
+    return None
+
+
+def _judged(trial: Trial, checks: Checks, c: np.ndarray, before: GateResult) -> GateResult:
     worst = before.max_error
     for part, expected in checks:
-        complaint, error_seen = expected.judge(v.c)
+        complaint, error_seen = expected.judge(c)
         worst = error_seen if worst is None else max(worst, error_seen or 0.0)
         if complaint:
             return GateResult(ok=False, failed=part, detail=f"{trial.name}: {complaint}", max_error=worst)

@@ -7,11 +7,14 @@ list: a rung may need several.
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,9 +33,16 @@ METRICS = {
 
 SECTOR_BYTES = 32
 SEPARATOR = "empty_kernel"
+LIMIT_S = 300.0
+"""For one problem: ncu runs each kernel several times."""
+
+FORBIDDEN = "ERR_NVGPUCTRPERM"
+"""What ncu says where this user may not read counters, whatever it then ends with; no other run would."""
+
 CURE = "install Nsight Compute (it comes with the CUDA toolkit) and put ncu on PATH"
 
 Counted = dict[str, float]
+RunCommand = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 def find_ncu() -> str | None:
@@ -80,20 +90,50 @@ def _value(row: dict[str, str]) -> float:
     return value * (SECTOR_BYTES if "sectors" in row["Metric Name"] else 1)
 
 
-def count(run: Run, run_command: object = subprocess.run) -> tuple[Run, str]:
+class Refused(ValueError):
+    """What stands against counters here, for every problem."""
+
+
+def ncu_run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """What ncu printed. When it takes longer than LIMIT_S it ends with all that it has started."""
+    root = Path(__file__).resolve().parent.parent
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, stdout=pipe, stderr=pipe, text=True, errors="replace", cwd=root, start_new_session=True
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=LIMIT_S)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(words, child.returncode, out, err)
+
+
+def count(run: Run, run_command: RunCommand = ncu_run) -> tuple[Run, str]:
     """The run with `counters` in the config of every cell that was timed, and a line for what went wrong."""
     ncu = find_ncu()
     if ncu is None:
         return run, f"no counters: ncu was not found: {CURE}"
     by_problem: dict[Problem, dict[str, Counted]] = {}
-    faults: dict[str, None] = {}
+    faults: list[str] = []
     for problem, rungs in timed(run).items():
         try:
             by_problem[problem] = _counted(command(ncu, problem, rungs), rungs, run_command)
+        except Refused as error:
+            faults.insert(0, f"no counters: {error}")
+            break
         except (ValueError, OSError, subprocess.SubprocessError) as error:
-            faults[f"no counters of {problem.op} {problem.m}x{problem.n}x{problem.k}: {error}"] = None
+            said = "it did not end in time" if isinstance(error, subprocess.TimeoutExpired) else str(error)
+            faults.append(f"no counters of {problem.op} {problem.m}x{problem.n}x{problem.k}: {said}")
     cells = tuple(_with(cell, by_problem.get(cell.problem, {})) for cell in run.cells)
-    return msgspec.structs.replace(run, cells=cells), next(iter(faults), "")
+    return msgspec.structs.replace(run, cells=cells), _one_line(faults)
+
+
+def _one_line(faults: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" (and of {len(faults) - 1} more problems)" if len(faults) > 1 else ""
+    return faults[0] + more if faults else ""
 
 
 def timed(run: Run) -> dict[Problem, list[str]]:
@@ -105,14 +145,19 @@ def timed(run: Run) -> dict[Problem, list[str]]:
     return found
 
 
-def _counted(words: list[str], rungs: Sequence[str], run_command: object) -> dict[str, Counted]:
-    root = Path(__file__).resolve().parent.parent
-    done = run_command(words, capture_output=True, text=True, timeout=300, cwd=root)  # type: ignore[operator]
+def _counted(words: list[str], rungs: Sequence[str], run_command: RunCommand) -> dict[str, Counted]:
+    done = run_command(words)
+    said = (done.stdout + done.stderr).strip().splitlines()
+    errors = [line.removeprefix("==ERROR== ") for line in said if line.startswith("==ERROR==")]
+    if forbidden := next((line for line in errors if FORBIDDEN in line), ""):
+        raise Refused(f"ncu: {forbidden}")
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        why = next((line for line in said if "==ERROR==" in line), said[-1] if said else "it said nothing")
-        raise ValueError(f"ncu ended with {done.returncode}: {why.removeprefix('==ERROR== ')}")
-    return parse(done.stdout, rungs)
+        why = next(iter(errors), said[-1] if said else "it said nothing")
+        raise ValueError(f"ncu ended with {done.returncode}: {why}")
+    try:
+        return parse(done.stdout, rungs)
+    except ValueError as error:
+        raise ValueError(f"ncu: {errors[0]}" if errors else str(error)) from None
 
 
 def _with(cell: Cell, found: dict[str, Counted]) -> Cell:

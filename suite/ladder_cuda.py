@@ -85,6 +85,10 @@ class CudaLadder(Provider):
         found = self._peaks.rate(kind, seconds)
         return Rate(found.per_s / products, found.instruction)
 
+    def absent(self) -> dict[str, str]:
+        """Peaks that could not be measured here, `arithmetic, file`, each with the reason."""
+        return dict(self._peaks.absent) if self._peaks else {}
+
     def close(self) -> None:
         """Free what the peaks hold."""
         if self._peaks is not None:

@@ -146,6 +146,8 @@ class Group:
     number: int
     roofs: dict[int, list[float]] = field(default_factory=dict)
     rounds: int = ROUNDS
+    least_rounds: int = TIMED_RUNS
+    """Made even when the time is over."""
 
     def __post_init__(self) -> None:
         asked = self.climb.asked
@@ -170,9 +172,12 @@ class Group:
             self._time(bench, [trial for trial in trials if trial.alive])
             return [cell for trial in trials for cell in self._cells(bench, trial)]
         finally:
-            for trial in trials:
-                if trial.one:
-                    trial.one.close()
+            self._close(trials)
+
+    def _close(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            if trial.one:
+                trial.one.close()
 
     def _bench(self, operands: Operands) -> Bench:
         device = self.climb.provider.device
@@ -198,7 +203,7 @@ class Group:
             entry = Entry(trial.one.session, kind=_kind(trial.one.session))
             bench.enter(trial.one.session)
             trial.one.first_call_s = timed(self.climb.clock, entry, 1)
-            entry.estimate_s = self._second_call(entry, trial.one.first_call_s)
+            entry.estimate_s = self._second_call(trial, entry, trial.one.first_call_s)
             self._learn(trial.rung, self.problem, entry.estimate_s)
             trial.skip = self._too_slow(trial, entry.estimate_s) or self._check(trial)
             if not trial.skip:
@@ -209,7 +214,7 @@ class Group:
         finally:
             bench.leave()
 
-    def _second_call(self, entry: Entry, first_s: float) -> float:
+    def _second_call(self, trial: Trial, entry: Entry, first_s: float) -> float:
         """Seconds of one run, as far as the first has shown: here what comes first counts."""
         return first_s
 
@@ -266,7 +271,7 @@ class Group:
         clock, longest = self.climb.clock, 0.0
         for round_ in range(self.rounds):
             start = clock.now()
-            if round_ >= TIMED_RUNS and start + longest > self.end:
+            if round_ >= self.least_rounds and start + longest > self.end:
                 return
             self._tell(f"round {round_ + 1} of {self.rounds}")
             self._roof(trials)
@@ -274,7 +279,11 @@ class Group:
             self.rng.shuffle(order)
             for trial in order:
                 self._visit(bench, trial, round_)
+            self._look()
             longest = max(longest, clock.now() - start)
+
+    def _look(self) -> None:
+        """At the clocks, after a round."""
 
     def _affords(self, trial: Trial, round_: int) -> bool:
         """A slow rung does not keep the others from their rounds: it is left out of the later ones."""

@@ -31,12 +31,17 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clocks(msgspec.Struct, frozen=True, kw_only=True):
-    """SM clock in MHz and throttle reasons, before and after; None where they cannot be read."""
+    """SM clock in MHz and throttle reasons, before and after; None where they cannot be read.
+
+    temperature_c, power_w: of the GPU, the highest seen.
+    """
 
     before_mhz: int | None = None
     after_mhz: int | None = None
     nominal_mhz: int | None = None
     throttle: tuple[str, ...] = ()
+    temperature_c: int | None = None
+    power_w: float | None = None
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -111,6 +112,12 @@ def edge_picks(rng: np.random.Generator, size: int, tile: int, most: int) -> np.
     keep = np.unique([0, starts[-1], size - 1])[-most:]
     others = rng.permutation(np.setdiff1d(edges, keep))[: max(0, most - len(keep))]
     return np.sort(np.concatenate([keep, others]))
+
+
+def at_once(makers: Sequence[Callable[[], Check]]) -> list[Check]:
+    """What they return, each worked out by a thread: NumPy does so without Python's lock."""
+    with ThreadPoolExecutor(len(makers)) as pool:
+        return list(pool.map(lambda make: make(), makers))
 
 
 class Scalars(NamedTuple):
@@ -247,8 +254,11 @@ class Integers(Trial):
 
     def fill(self, v: Views) -> None:
         rng, whole = self.setting.generator(self.name), whole_numbers(self.setting)
-        filled(v.a, lambda shape: integers(rng, shape, whole))
-        filled(v.b, lambda shape: integers(rng, shape, whole))
+        other = self.setting.generator(f"{self.name}, B")
+        with ThreadPoolExecutor(1) as beside:
+            b = beside.submit(filled, v.b, lambda shape: integers(other, shape, whole))
+            filled(v.a, lambda shape: integers(rng, shape, whole))
+            b.result()
         self.fill_c(v, lambda shape: integers(rng, shape, added_numbers(self.setting)))
         if self.accumulator and v.a.shape[2] >= 3:
             high, low = self._powers()
@@ -272,7 +282,12 @@ class Integers(Trial):
         if self.full:
             want = alpha * product(v.a, v.b) + self.added(v.c)
             return [(self.part, Entries(want, self._tolerance(v)))]
-        return [(self.part, check) for check in (self._sums(v), self._picked(v, 1), self._picked(v, 2))]
+        makers: list[Callable[[], Check]] = [
+            lambda: self._sums(v),
+            lambda: self._picked(v, 1),
+            lambda: self._picked(v, 2),
+        ]
+        return [(self.part, check) for check in at_once(makers)]
 
     def _tolerance(self, v: Views) -> np.ndarray | float:
         """Nothing where alpha and beta are small multiples of a power of two; else that of centred data."""

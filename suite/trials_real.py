@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from backends.arithmetic import DEFAULT_MATH, MATHS
 
-from .reference import WIDE, Entries, product
+from .reference import WIDE, Check, Entries, product
 from .trials import (
     BUDGET,
     FULL,
@@ -18,6 +19,7 @@ from .trials import (
     Trial,
     Views,
     Whole,
+    at_once,
     filled,
     integers,
     picked,
@@ -147,8 +149,13 @@ class Random(Trial):
         rng = self.setting.generator(self.name)
         make = np.float64 if v.a.dtype == np.float64 else np.float32
         scale = magnitude(self.setting)
-        filled(v.a, lambda shape: (rng.random(shape, dtype=make) - 0.5) * make(scale))
-        filled(v.b, lambda shape: (rng.random(shape, dtype=make) - 0.5) / make(scale))
+        other = self.setting.generator(f"{self.name}, B")
+        with ThreadPoolExecutor(1) as beside:
+            b = beside.submit(
+                filled, v.b, lambda shape: (other.random(shape, dtype=make) - 0.5) / make(scale)
+            )
+            filled(v.a, lambda shape: (rng.random(shape, dtype=make) - 0.5) * make(scale))
+            b.result()
         self.fill_c(v, lambda shape: rng.random(shape, dtype=make) - 0.5)
         self.marks.write(v, rng, scale)
 
@@ -156,10 +163,12 @@ class Random(Trial):
         found = self.marks.checks(v)
         if self.setting.multiplications <= (FULL_WIDE if self.wide else FULL):
             return [*found, ("bound", self._entries(v, 0, None))]
-        for axis in (1, 2):
+
+        def bound(axis: int) -> Check:
             picks = self._picks(axis)
-            found.append(("bound", self._entries(picked(v, axis, picks), axis, picks)))
-        return found
+            return self._entries(picked(v, axis, picks), axis, picks)
+
+        return [*found, *(("bound", check) for check in at_once([lambda: bound(1), lambda: bound(2)]))]
 
     def _picks(self, axis: int) -> np.ndarray:
         size = self.setting.shape[axis - 1]

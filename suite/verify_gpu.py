@@ -56,7 +56,7 @@ LEAST_S = 45.0
 
 LADDER = (
     *("--device", "cuda", "--dtype", "f32,f64,f16,bf16", "--math", "all"),
-    *("--sizes", "1024,2048,4096,8192", "--time-budget", "480"),
+    *("--sizes", "1024,2048,4096,8192", "--time-budget", "300"),
 )
 
 

@@ -71,6 +71,7 @@ def tile_shapes(kernel: Kernel) -> list[tuple[int, int, int]]:
             *long,
         ]
     if h.op == "gemv":
+        tm *= kernel.variant.cluster
         lengths = (0, 1, 31, 33, 255, 257, 1031)
         long = [(tm + 1, 2 * tk + 3, 1), (1, 50 * tk - 1, 1)] if split else []
         return [(m, n, 1) for m in (1, tm - 1, tm, tm + 1, 3 * tm + 2) for n in lengths if m] + long
@@ -151,9 +152,10 @@ def _shapes(p: Problem) -> tuple[tuple[int, int, int], ...]:
 
 
 def _layouts(p: Problem, layout: Layout) -> list[Layout]:
-    """Matrices are padded, vectors are not."""
+    """Matrices are padded, vectors are not; that of a vector operation begins later by that many entries."""
     packed = Layout(layout.offset)
-    return {"gemm": [layout] * 3, "gemv": [layout, packed, packed]}.get(p.op, [packed] * 3)
+    moved = Layout(layout.offset + layout.pad)
+    return {"gemm": [layout] * 3, "gemv": [layout, packed, packed]}.get(p.op, [moved, packed, packed])
 
 
 def expected(p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -6,6 +6,8 @@ import pytest
 
 import backends
 from backends import Unavailable
+from backends._cuda_source import Kernel
+from backends.arithmetic import ITEMSIZE
 from backends.operands import numpy_dtype
 from tests import cuda_cases as cases
 
@@ -16,15 +18,28 @@ def name(value: object) -> str:
 
 KINDS = [(k, dtype) for k in cases.KERNELS.values() for dtype in k.header.dtypes]
 GEMMS = [(k, dtype) for k, dtype in KINDS if k.header.op == "gemm"]
-ONCE = [(k, k.header.dtypes[0]) for k in cases.KERNELS.values()]
-"""Where the type makes no difference: addresses are the same arithmetic for all."""
+
+
+def _sizes() -> list[tuple[Kernel, str]]:
+    """The first type of each size of entry; of a variant the first of all, its default has the others."""
+    found: dict[tuple[str, int], tuple[Kernel, str]] = {}
+    for kernel, dtype in KINDS:
+        if not kernel.variant.name or dtype == kernel.header.dtypes[0]:
+            found.setdefault((kernel.name, ITEMSIZE[dtype]), (kernel, dtype))
+    return list(found.values())
+
+
+SIZES = _sizes()
+"""Addresses, and vectors of entries, depend on the size of an entry alone."""
 
 each_kernel = pytest.mark.parametrize(("kernel", "dtype"), KINDS, ids=name)
 each_gemm = pytest.mark.parametrize(("kernel", "dtype"), GEMMS, ids=name)
-each_once = pytest.mark.parametrize(("kernel", "dtype"), ONCE, ids=name)
-each_gemm_once = pytest.mark.parametrize(
-    ("kernel", "dtype"), [pair for pair in ONCE if pair[0].header.op == "gemm"], ids=name
-)
+
+
+def each_size(*ops: str, variants: bool = True) -> pytest.MarkDecorator:
+    """Every kernel of these ops with each size of entry. variants: or only the defaults."""
+    pairs = [(k, d) for k, d in SIZES if k.header.op in ops and (variants or not k.variant.name)]
+    return pytest.mark.parametrize(("kernel", "dtype"), pairs, ids=name)
 
 
 def usable(request: pytest.FixtureRequest) -> None:

@@ -1,14 +1,19 @@
 // What gemv kernels share that read a matrix stored by columns: how the entries of one k are divided among the
 // threads of a group, whatever the alignment, and how groups add up what they found.
 #pragma once
-#include "pieces.cuh"
+#include "l2_share.cuh"
 #include "split.cuh"
 
-constexpr int GROUP = TILE_M / VECTOR; // threads that read the TILE_M entries of one k
-constexpr int ODD = 2 * VECTOR - 2;    // entries of one k that may lie outside whole pieces
-constexpr int SINGLES = (ODD + GROUP - 1) / GROUP; // of them, those of a thread
+#ifndef COLUMNS_TILE
+#define COLUMNS_TILE TILE_M // entries of y that a block works on
+#endif
+
 __device__ constexpr int log_2(int n) { return n > 1 ? 1 + log_2(n / 2) : 0; }
+
+constexpr int GROUP = COLUMNS_TILE / VECTOR; // threads that read the entries of one k
 constexpr int LOG_GROUP = log_2(GROUP);
+constexpr int ODD = 2 * VECTOR - 2; // entries of one k that may lie outside whole pieces
+constexpr int SINGLES = (ODD + GROUP - 1) / GROUP; // of them, those of a thread
 static_assert(1 << LOG_GROUP == GROUP, "a power of two, so that no division is needed");
 static_assert(THREADS % GROUP == 0 && TILE_K % (THREADS / GROUP) == 0, "groups share K evenly");
 static_assert(THREADS / GROUP % VECTOR == 0, "a group meets one misalignment only");
@@ -16,17 +21,18 @@ static_assert(THREADS / GROUP % VECTOR == 0, "a group meets one misalignment onl
 // How the entries of one k are shared by a group of threads: `head` entries before the first boundary, `packs`
 // whole pieces of 16 bytes, and those from `rest` on.
 struct Share {
+  index_t first; // entry of y
   int size = GROUP, groups = THREADS / GROUP, me, group, head, packs, rest, width;
 
-  // Of the entries from row `first` on, of `rows` in all. A matrix that is narrower than the tile has smaller
+  // Of the entries of y from `first` on, of `rows` in all. A matrix that is narrower than the tile has smaller
   // groups, and so more values of k at once.
-  __device__ __forceinline__ Share(index_t rows, index_t first) {
-    const int few = int(min(rows, index_t(TILE_M)));
+  __device__ __forceinline__ Share(index_t rows, index_t first) : first(first) {
+    const int few = int(min(rows, index_t(COLUMNS_TILE)));
     int log = LOG_GROUP;
     for (; log > 0 && few * 2 <= size * VECTOR && min(few, ODD) * 2 <= size * SINGLES; --log)
       size /= 2, groups *= 2;
     me = threadIdx.x & (size - 1), group = int(threadIdx.x) >> log;
-    width = int(min(rows - first, index_t(TILE_M)));
+    width = int(min(rows - first, index_t(COLUMNS_TILE)));
   }
   // `a`: the first entry that this group reads.
   __device__ __forceinline__ void cut(const T *a) {
@@ -50,22 +56,75 @@ struct Sums {
   Acc whole[VECTOR] = {}, single[SINGLES] = {};
 };
 
-// partial[g * width + i], g = 0 ... groups - 1, added up over g in a fixed order, in two steps: first every
-// thread adds up some of the groups for one i, then one thread what these have left.
-__device__ __forceinline__ void add_groups(Acc *partial, int groups, int width) {
-  const int chunks = min(groups, max(1, min(16, THREADS / width)));
-  for (int e = threadIdx.x; e < chunks * width; e += THREADS)
-    for (int at = e + chunks * width; at < groups * width; at += chunks * width)
-      partial[e] += partial[at];
-  __syncthreads();
-  for (int e = threadIdx.x; e < width; e += THREADS)
-    for (int c = 1; c < chunks; ++c) partial[e] += partial[e + c * width];
+// What a thread reads of LOADS values of k, all of it on its way at one time. SINGLE: entries outside whole pieces
+// as well, which few threads have, and only in a ragged matrix.
+template <bool SINGLE> struct Batch {
+  Vector parts[LOADS];
+  T singles[SINGLE ? LOADS : 1][SINGLES];
+  Acc x[LOADS];
+
+  // The first value at `a` and `from_x`. CHECKED: only `count` of them exist, the others become zeros.
+  template <bool CHECKED>
+  __device__ __forceinline__ void read(const Share &s, const L2Share &l2, const T *a, index_t step,
+                                       const T *from_x, index_t count) {
+    const T *wide = a + s.head + s.me * VECTOR;
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j, a += step, wide += step, from_x += s.groups) {
+      const bool here = !CHECKED || j < count;
+      parts[j] = Vector{};
+      if (here && s.whole()) parts[j] = l2.load(wide);
+      if constexpr (SINGLE)
+#pragma unroll
+        for (int e = 0; e < SINGLES; ++e)
+          singles[j][e] = here && s.single(e) < s.width ? __ldg(a + s.single(e)) : T{};
+      x[j] = here ? load(from_x) : Acc(0);
+    }
+  }
+  __device__ __forceinline__ void add_to(Sums &sums) const {
+#pragma unroll
+    for (int j = 0; j < LOADS; ++j) {
+#pragma unroll
+      for (int v = 0; v < VECTOR; ++v) sums.whole[v] += to_acc(parts[j].at[v]) * x[j];
+      if constexpr (SINGLE)
+#pragma unroll
+        for (int e = 0; e < SINGLES; ++e) sums.single[e] += to_acc(singles[j][e]) * x[j];
+    }
+  }
+};
+
+// This thread's sums over `count` values of k, the first at `a` and `x`.
+template <bool SINGLE>
+__device__ __forceinline__ Sums add_up(const Share &s, const L2Share &l2, const T *a, index_t step,
+                                       const T *x, index_t count) {
+  Sums sums;
+  Batch<SINGLE> batch;
+  for (; count >= LOADS; count -= LOADS) {
+    batch.template read<false>(s, l2, a, step, x, LOADS);
+    batch.add_to(sums);
+    a += LOADS * step, x += LOADS * s.groups;
+  }
+  if (count <= 0) return sums;
+  batch.template read<true>(s, l2, a, step, x, count);
+  batch.add_to(sums);
+  return sums;
 }
 
-// The groups of a block meet in `partial`, which has room for every thread's pieces, and blocks that share a tile in
-// the workspace; then y is written. All threads must come here.
-__device__ __forceinline__ void add_and_store(const Problem &p, const Part &part, const Share &s,
-                                              const Sums &sums, Acc *partial) {
+__device__ __forceinline__ Sums sums_of_part(const Problem &p, const Part &part, Share &share) {
+  const index_t ld = p.a.col_stride, begin = part.begin + share.group;
+  const T *a = p.a.data + share.first + begin * ld, *x = p.b.data + begin;
+  const index_t count = share.count(part.end - part.begin), step = share.groups * ld;
+  const L2Share l2(p);
+  share.cut(a);
+  if (aligned16(p.a.data + share.first, ld) &&
+      share.width % VECTOR == 0) // the same for all threads
+    return add_up<false>(share, l2, a, step, x, count);
+  return add_up<true>(share, l2, a, step, x, count);
+}
+
+// partial[i], i = 0 ... width - 1: the sums of all groups, added in a fixed order, in two steps: first every
+// thread adds up some of the groups for one i, then one thread what these have left. partial has room for the
+// pieces of all threads. All of them must come here; the barrier behind the last addition is the caller's.
+__device__ __forceinline__ void add_groups(Acc *partial, const Share &s, const Sums &sums) {
   Acc *mine = partial + s.group * s.width;
   if (s.whole())
 #pragma unroll
@@ -73,23 +132,32 @@ __device__ __forceinline__ void add_and_store(const Problem &p, const Part &part
 #pragma unroll
   for (int e = 0; e < SINGLES; ++e)
     if (s.single(e) < s.width) mine[s.single(e)] = sums.single[e];
+  __syncthreads(); // partial[g * width + i] is there for every group g
+  const int chunks = min(s.groups, max(1, min(16, THREADS / s.width)));
+  for (int e = threadIdx.x; e < chunks * s.width; e += THREADS)
+    for (int at = e + chunks * s.width; at < s.groups * s.width; at += chunks * s.width)
+      partial[e] += partial[at];
   __syncthreads();
-  add_groups(partial, s.groups, s.width);
-  __syncthreads();
+  for (int e = threadIdx.x; e < s.width; e += THREADS)
+    for (int c = 1; c < chunks; ++c) partial[e] += partial[e + c * s.width];
+}
 
-  constexpr int EACH = (TILE_M + THREADS - 1) / THREADS, HOLDERS = TILE_M / EACH;
-  const bool holds = threadIdx.x < HOLDERS;
-  Acc total[EACH];
+// The first HOLDERS threads take EACH entries of the tile, HOLDERS apart.
+constexpr int EACH = (COLUMNS_TILE + THREADS - 1) / THREADS, HOLDERS = COLUMNS_TILE / EACH;
+
+__device__ __forceinline__ void take(const Acc *partial, const Share &s, Acc (&total)[EACH]) {
 #pragma unroll
   for (int e = 0; e < EACH; ++e) {
     const int at = threadIdx.x + e * HOLDERS;
-    total[e] = holds && at < s.width ? partial[at] : Acc(0);
+    total[e] = threadIdx.x < HOLDERS && at < s.width ? partial[at] : Acc(0);
   }
-  if (!add_parts<EACH, HOLDERS>(p, part, total) || !holds) return;
+}
+
+__device__ __forceinline__ void store(const Problem &p, const Share &s, const Acc (&total)[EACH]) {
 #pragma unroll
   for (int e = 0; e < EACH; ++e) {
-    const index_t at = threadIdx.x + e * HOLDERS;
-    T *y = p.c.data + (index_t(part.tile) * TILE_M + at) * p.c.row_stride;
-    if (at < s.width) store_result(p, y, total[e]);
+    const int at = threadIdx.x + e * HOLDERS;
+    if (threadIdx.x < HOLDERS && at < s.width)
+      store_result(p, p.c.data + (s.first + at) * p.c.row_stride, total[e]);
   }
 }

@@ -1,17 +1,15 @@
 // Brings tiles of a matrix to shared memory by cp.async in the shape they have in the matrix: HEIGHT x BREADTH,
-// rows LD apart, zeros where the matrix ends. Threads run along the direction that is contiguous in memory, 16
-// bytes at a time if that is the row and VECTORS and the alignment allow it, else entry by entry. cp.async copies
-// no less than 4 bytes: 16-bit entries go in pairs where these lie on 4 bytes, else through registers.
-// TURNED: the matrix may as well be contiguous along its columns.
+// rows LD apart, zeros where the matrix ends. The matrix may be contiguous along rows or columns, and threads run
+// along that direction: 16 bytes at a time if it is the row and VECTORS and the alignment allow it, else entry by
+// entry, of 4 bytes or more (16-bit entries, and tiles that lie as their matrix does: tile_copy.cuh).
 #pragma once
 #include "cp_async.cuh"
 #include "vector.cuh"
 
-template <int HEIGHT, int BREADTH, int LD, bool VECTORS, bool TURNED> struct CopyTile {
-  enum Way { WHOLE, PAIRS, ALONG_ROW, ALONG_COLUMN };
-  static constexpr bool HALF = sizeof(T) == 2;
+template <int HEIGHT, int BREADTH, int LD, bool VECTORS> struct CopyTile {
+  enum Way { WHOLE, ALONG_ROW, ALONG_COLUMN };
   static_assert(HEIGHT * BREADTH % THREADS == 0, "threads copy equally many entries");
-  static_assert(!TURNED || THREADS % HEIGHT == 0, "whole columns at a time");
+  static_assert(THREADS % HEIGHT == 0, "whole columns at a time");
 
   const T *from; // this thread's first entry of the next tile
   index_t step;  // to its next entry
@@ -20,12 +18,10 @@ template <int HEIGHT, int BREADTH, int LD, bool VECTORS, bool TURNED> struct Cop
 
   // Entry (i, j) is data[i * row_stride + j * column_stride].
   __device__ __forceinline__ CopyTile(const T *data, index_t row_stride, index_t column_stride) {
-    way = TURNED && column_stride != 1 ? ALONG_COLUMN : ALONG_ROW;
-    if (way == ALONG_ROW && VECTORS && aligned16(data, row_stride))
-      way = WHOLE;
-    else if (way == ALONG_ROW && HALF && (unsigned long long)data % 4 == 0 && row_stride % 2 == 0)
-      way = PAIRS;
-    const int thread = threadIdx.x, width = way == WHOLE ? VECTOR : way == PAIRS ? 2 : 1;
+    way = column_stride != 1                       ? ALONG_COLUMN
+          : VECTORS && aligned16(data, row_stride) ? WHOLE
+                                                   : ALONG_ROW;
+    const int thread = threadIdx.x, width = way == WHOLE ? VECTOR : 1;
     const int across = BREADTH / width;
     row = way == ALONG_COLUMN ? thread % HEIGHT : thread / across;
     column = way == ALONG_COLUMN ? thread / HEIGHT : thread % across * width;
@@ -40,9 +36,7 @@ template <int HEIGHT, int BREADTH, int LD, bool VECTORS, bool TURNED> struct Cop
     const int down = clamp(rows) - row, right = clamp(columns) - column;
     if (VECTORS && way == WHOLE)
       copy_by<VECTOR, true>(tile + to, down, right);
-    else if (HALF && way == PAIRS)
-      copy_by<2, true>(tile + to, down, right);
-    else if (!TURNED || way == ALONG_ROW)
+    else if (way == ALONG_ROW)
       copy_by<1, true>(tile + to, down, right);
     else
       copy_by<1, false>(tile + to, down, right);
@@ -64,17 +58,12 @@ private:
     static_assert(ALL % THREADS == 0 || ALL < THREADS, "threads copy equally many pieces");
     if (ALL < THREADS && ALONG && row >= HEIGHT) return;
     const T *entry = from;
-    T zero;
-    from_acc(Acc(0), zero);
 #pragma unroll(COUNT < 32 ? COUNT : 16)
     for (int i = 0; i < COUNT; ++i, entry += step) {
       const int left = i * DOWN < down ? right - i * RIGHT : 0;
       const int entries = left < 0 ? 0 : left < WIDTH ? left : WIDTH;
-      T *place = tile + i * (DOWN * LD + RIGHT);
-      if constexpr (WIDTH * sizeof(T) >= 4)
-        cp_async<WIDTH * sizeof(T)>(place, entries ? entry : from, entries * int(sizeof(T)));
-      else
-        *place = entries ? __ldg(entry) : zero;
+      cp_async<WIDTH * sizeof(T)>(tile + i * (DOWN * LD + RIGHT), entries ? entry : from,
+                                  entries * int(sizeof(T)));
     }
   }
 };

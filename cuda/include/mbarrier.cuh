@@ -68,6 +68,12 @@ __device__ __forceinline__ void synchronize_cluster() {
   asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// The number of this warpgroup, in a form that the compiler knows to be the same in all lanes: branches on it, and what
+// is counted behind them, then stay in uniform registers.
+__device__ __forceinline__ int warpgroup() {
+  return __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+}
+
 // A barrier of `threads` threads of the CTA, by number; 0 is that of __syncthreads().
 __device__ __forceinline__ void synchronize(int number, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");

@@ -24,14 +24,9 @@ __device__ __forceinline__ Vector load_vector(const T *p) {
   return Bits(__ldg((const int4 *)p)).vector;
 }
 
-// The same for entries that nobody reads again: STREAM = 1 marks their lines as the first to leave the caches,
-// so that x and what others need stay there (4 to 5 % of a gemv of 4096 on an H200).
+// The same for entries that nobody reads again: their lines are the first to leave the caches.
 __device__ __forceinline__ Vector load_once(const T *p) {
-#if STREAM == 1
   return Bits(__ldcs((const int4 *)p)).vector;
-#else
-  return Bits(__ldg((const int4 *)p)).vector;
-#endif
 }
 
 // The VECTOR entries from `p` on, as one access where `whole` says that `p` is a multiple of 16 bytes.
@@ -43,12 +38,8 @@ __device__ __forceinline__ Vector load_vector(const T *p, bool whole) {
   return vector;
 }
 
-__device__ __forceinline__ void write_vector(T *p, const Vector &vector) {
-#if STREAM == 1
+__device__ __forceinline__ void write_once(T *p, const Vector &vector) {
   __stcs((int4 *)p, Bits(vector).bits);
-#else
-  *(Vector *)p = vector;
-#endif
 }
 
 // sum += x . y

@@ -3,6 +3,7 @@
 #pragma once
 #include "next_launch.cuh"
 #include "problem.cuh"
+#include "shifted.cuh"
 
 // `lines` lines of `entries` neighbours, `batch` times, strides in entries; none: nothing to move.
 // turned (of B, in float32): entry (i, j) of `from` becomes (j, i) of `to`.
@@ -17,34 +18,6 @@ struct Moves {
 };
 
 constexpr int MOVE_THREADS = 256, MOVE_VECTOR = 16 / sizeof(T), MOVE_AT_ONCE = 4;
-
-// 16 bytes from `bytes` bytes on in two aligned vectors.
-__device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, unsigned bytes) {
-  unsigned w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) w[i] = bytes & 8 ? w[i + 2] : w[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) w[i] = bytes & 4 ? w[i + 1] : w[i];
-  const unsigned bits = (bytes & 2) * 8;
-  return {__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits),
-          __funnelshift_r(w[2], w[3], bits), __funnelshift_r(w[3], w[4], bits)};
-}
-
-// 16 bytes of a line of which the first `valid` entries are read one by one and the others are zero.
-__device__ __forceinline__ uint4 one_by_one(const T *from, int valid) {
-  uint4 w = {0, 0, 0, 0};
-#pragma unroll 1
-  for (int i = valid - 1; i >= 0; --i) {
-    if constexpr (sizeof(T) == 4) {
-      w = {__ldg((const unsigned *)from + i), w.x, w.y, w.z};
-    } else {
-      const unsigned bits = __ldg((const unsigned short *)from + i);
-      w = {w.x << 16 | bits, __funnelshift_l(w.x, w.y, 16), __funnelshift_l(w.y, w.z, 16),
-           __funnelshift_l(w.z, w.w, 16)};
-    }
-  }
-  return w;
-}
 
 // One 16-byte piece on its way. The vectors around it are read whole where they lie in [begin, end), the operand.
 struct Piece {

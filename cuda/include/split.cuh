@@ -19,6 +19,7 @@ struct Part {
 // All tiles of one part are neighbours, so that blocks that run together read the same rows of B.
 __device__ __forceinline__ Part part_of_block(const Problem &p, int step) {
   const unsigned splits = unsigned(p.splits), tiles = gridDim.x / splits;
+  if (splits == 1) return {blockIdx.x, 0, 0, p.k}; // two 64-bit divisions less
   const unsigned number = blockIdx.x / tiles;
   const index_t steps = (p.k + step - 1) / step;
   const index_t begin = steps * number / splits * step, end = steps * (number + 1) / splits * step;

@@ -2,8 +2,7 @@
 // worked on at one time form a near-square of C and share what they read through L2.
 #pragma once
 
-// Counts are 32-bit: the launcher refuses more than 2^31 - 1 tiles, so `count` and every number of a tile fit, and a
-// row of tiles has at most 2^25, so a swath of them fits, too.
+// Counts are 32-bit: the launcher refuses more than 2^31 - 1 tiles, and a swath is no higher than C.
 struct TileOrder {
   unsigned rows, columns, count;
 
@@ -19,11 +18,12 @@ struct TileOrder {
   // Tile number `index`: down a swath of `group` rows, then the next column, then the next swath. Divisions by what the
   // compiler does not know take long, so the usual case goes without.
   template <int group> __device__ __forceinline__ Place operator()(unsigned index) const {
-    const unsigned each = rows * columns, batch = index < each ? 0 : index / each;
-    const unsigned in_batch = index - batch * each, swath = in_batch / (group * columns);
-    const unsigned in_swath = in_batch - swath * (group * columns);
-    const unsigned height = min(unsigned(group), rows - swath * group);
+    const unsigned each = rows * columns, batch = index < each ? 0 : index / each,
+                   most = min(unsigned(group), rows);
+    const unsigned in_batch = index - batch * each, swath = in_batch / (most * columns);
+    const unsigned in_swath = in_batch - swath * (most * columns);
+    const unsigned height = min(most, rows - swath * most);
     const unsigned column = height == group ? in_swath / group : in_swath / height;
-    return {swath * group + in_swath - column * height, column, batch};
+    return {swath * most + in_swath - column * height, column, batch};
   }
 };

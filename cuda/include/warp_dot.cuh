@@ -2,17 +2,18 @@
 // LOADS accesses in flight in each thread. Bandwidth is bytes in flight over latency: on an H200 4.2 TB/s times
 // about 0.7 us, some 22 KB for each of 132 SMs, which 512 threads with four 16-byte loads each go well beyond.
 #pragma once
-#include "pieces.cuh"
+#include "l2_share.cuh"
 
 // Adds LOADS pieces of a and x, STRIDE pieces apart: all of a is on its way before the first sum.
 // CHECKED: only the pieces before `left` are there. ALIKE: x lies on a 16-byte boundary as a does; else its
 // entries are read one by one, from L1, where the first of them has put the others.
 template <int STRIDE, bool ALIKE, bool CHECKED>
-__device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t left, Acc (&sums)[2]) {
+__device__ __forceinline__ void add_pieces(const L2Share &l2, const T *a, const T *x, index_t left,
+                                           Acc (&sums)[2]) {
   Vector parts[LOADS];
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
-    if (!CHECKED || j * STRIDE < left) parts[j] = load_once(a + j * STRIDE * VECTOR);
+    if (!CHECKED || j * STRIDE < left) parts[j] = l2.load(a + j * STRIDE * VECTOR);
 #pragma unroll
   for (int j = 0; j < LOADS; ++j)
     if (!CHECKED || j * STRIDE < left)
@@ -21,21 +22,24 @@ __device__ __forceinline__ void add_pieces(const T *a, const T *x, index_t left,
 
 // The share of thread `me`, of STRIDE that work together, of `packs` whole pieces of a and x.
 template <int STRIDE, bool ALIKE>
-__device__ __forceinline__ Acc packs_dot(const T *a, const T *x, index_t packs, int me) {
+__device__ __forceinline__ Acc packs_dot(const L2Share &l2, const T *a, const T *x, index_t packs,
+                                         int me) {
   Acc sums[2] = {};
   index_t left = packs - me;
   a += me * VECTOR, x += me * VECTOR;
   for (; left > (LOADS - 1) * STRIDE; left -= LOADS * STRIDE) {
-    add_pieces<STRIDE, ALIKE, false>(a, x, left, sums);
+    add_pieces<STRIDE, ALIKE, false>(l2, a, x, left, sums);
     a += LOADS * STRIDE * VECTOR, x += LOADS * STRIDE * VECTOR;
   }
-  add_pieces<STRIDE, ALIKE, true>(a, x, left, sums);
+  add_pieces<STRIDE, ALIKE, true>(l2, a, x, left, sums);
   return sums[0] + sums[1];
 }
 
-// The share of thread `me`, of STRIDE that work together, of a[0..count) . x[0..count), `a` being peeled to its first 16-byte boundary.
+// The share of thread `me`, of STRIDE that work together, of a[0..count) . x[0..count), `a` being peeled to its first
+// 16-byte boundary.
 template <int STRIDE>
-__device__ __forceinline__ Acc row_dot(const T *a, const T *x, index_t count, int me) {
+__device__ __forceinline__ Acc row_dot(const L2Share &l2, const T *a, const T *x, index_t count,
+                                       int me) {
   index_t head = to_boundary(a);
   if (head > count) head = count;
   Acc sum = 0;
@@ -44,8 +48,8 @@ __device__ __forceinline__ Acc row_dot(const T *a, const T *x, index_t count, in
 
   const index_t packs = count / VECTOR;
   for (index_t i = packs * VECTOR + me; i < count; i += STRIDE) sum += load(a + i) * load(x + i);
-  return sum + (to_boundary(x) == 0 ? packs_dot<STRIDE, true>(a, x, packs, me)
-                                    : packs_dot<STRIDE, false>(a, x, packs, me));
+  return sum + (to_boundary(x) == 0 ? packs_dot<STRIDE, true>(l2, a, x, packs, me)
+                                    : packs_dot<STRIDE, false>(l2, a, x, packs, me));
 }
 
 // The sum over COUNT neighbours, in the first of them; all 32 lanes of the warp must come here.

@@ -22,10 +22,9 @@
 // threads = [256, 1]
 // tile = [32, 64, 16]
 // ///
-#include <mma.h>
-
+#include "fragment_layout.cuh"
+#include "fragment_slab.cuh"
 #include "layout.cuh"
-#include "slab_epilogue.cuh"
 
 using namespace nvcuda;
 
@@ -45,17 +44,12 @@ using Input = T;
 #endif
 constexpr int PARTS = TILE / FRAGMENT; // fragments along one side of the warp's tile
 
-template <bool ROWS_IN_MEMORY> struct LayoutOf {
-  using Type = wmma::col_major;
-};
-template <> struct LayoutOf<true> {
-  using Type = wmma::row_major;
-};
 using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
-                                 typename LayoutOf<A_K_INNER>::Type>;
+                                 FragmentLayout<A_K_INNER>>;
 using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT_K, Input,
-                                 typename LayoutOf<!B_K_INNER>::Type>;
-using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT_K, Acc>;
+                                 FragmentLayout<!B_K_INNER>>;
+using Part = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT_K, Acc>;
+using Sums = Part[PARTS][PARTS];
 
 // A matrix as it lies in memory: rows of neighbours, `ld` apart.
 struct Stored {
@@ -106,6 +100,34 @@ __device__ void read_at(F &fragment, const Stored &from, index_t first, index_t 
     read<FRAGMENT_K, FRAGMENT>(fragment, from, k, first, staged);
 }
 
+// A (or B with its strides exchanged) of product number `batch`: M x K.
+template <bool K_INNER>
+__device__ Stored stored(const Operand &o, index_t stride, index_t k_stride, index_t extent,
+                         index_t k, index_t batch) {
+  const T *data = o.data + batch * o.batch_stride;
+  return K_INNER ? Stored(data, stride, extent, k) : Stored(data, k_stride, k, extent);
+}
+
+// The sums of a warp's tile, whose first entry is (row, col) of C.
+__device__ __forceinline__ void multiply(Sums &sums, const Stored &a, const Stored &b, index_t row,
+                                         index_t col, index_t k_end, T *staged) {
+#pragma unroll
+  for (int i = 0; i < PARTS * PARTS; ++i) wmma::fill_fragment(sums[i / PARTS][i % PARTS], Acc(0));
+#pragma unroll 1
+  for (index_t k = 0; k < k_end; k += FRAGMENT_K) {
+    FragmentA a_part[PARTS];
+    FragmentB b_part;
+#pragma unroll
+    for (int i = 0; i < PARTS; ++i) read_at<A_K_INNER>(a_part[i], a, row + i * FRAGMENT, k, staged);
+#pragma unroll
+    for (int j = 0; j < PARTS; ++j) {
+      read_at<B_K_INNER>(b_part, b, col + j * FRAGMENT, k, staged);
+#pragma unroll
+      for (int i = 0; i < PARTS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
+    }
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p) {
   constexpr int LD = TILE + 4;
   alignas(32) __shared__ T staged[WARPS][FRAGMENT * FRAGMENT_K];
@@ -116,30 +138,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_gemm(const Problem p)
   const index_t row = tile.row + warp / WARPS_N * TILE, col = tile.col + warp % WARPS_N * TILE;
   if (row >= p.m || col >= p.n) return; // the whole warp: no barrier below is of more than a warp
 
-  const T *a_data = p.a.data + tile.batch * p.a.batch_stride;
-  const T *b_data = p.b.data + tile.batch * p.b.batch_stride;
-  const Stored a = A_K_INNER ? Stored(a_data, p.a.row_stride, p.m, p.k)
-                             : Stored(a_data, p.a.col_stride, p.k, p.m);
-  const Stored b = B_K_INNER ? Stored(b_data, p.b.col_stride, p.n, p.k)
-                             : Stored(b_data, p.b.row_stride, p.k, p.n);
-  Sums sums[PARTS][PARTS];
-#pragma unroll
-  for (int i = 0; i < PARTS * PARTS; ++i) wmma::fill_fragment(sums[i / PARTS][i % PARTS], Acc(0));
-
-#pragma unroll 1
-  for (index_t k = 0; k < p.k; k += FRAGMENT_K) {
-    FragmentA a_part[PARTS];
-    FragmentB b_part;
-#pragma unroll
-    for (int i = 0; i < PARTS; ++i)
-      read_at<A_K_INNER>(a_part[i], a, row + i * FRAGMENT, k, staged[warp]);
-#pragma unroll
-    for (int j = 0; j < PARTS; ++j) {
-      read_at<B_K_INNER>(b_part, b, col + j * FRAGMENT, k, staged[warp]);
-#pragma unroll
-      for (int i = 0; i < PARTS; ++i) wmma::mma_sync(sums[i][j], a_part[i], b_part, sums[i][j]);
-    }
-  }
+  const Stored a = stored<A_K_INNER>(p.a, p.a.row_stride, p.a.col_stride, p.m, p.k, tile.batch);
+  const Stored b = stored<B_K_INNER>(p.b, p.b.col_stride, p.b.row_stride, p.n, p.k, tile.batch);
+  Sums sums;
+  multiply(sums, a, b, row, col, p.k, staged[warp]);
 
   // Which thread holds which entry of a fragment is not specified: it reaches C by way of shared memory.
 #pragma unroll

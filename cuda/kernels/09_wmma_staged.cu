@@ -31,21 +31,26 @@
 // tile = [128, 128, 32]
 // shared_bytes = 81920
 // defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 32]
+// shared_bytes = 40960
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
-#include <mma.h>
-
-#include "layout.cuh"
+#include "fragment_layout.cuh"
+#include "fragment_load.cuh"
+#include "fragment_slab.cuh"
 #include "realign.cuh"
-#include "slab_epilogue.cuh"
-#include "tile_copy.cuh"
 #include "tile_order.cuh"
+#include "warp_place.cuh"
 
 using namespace nvcuda;
 
 constexpr int FRAGMENT = 16;
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int ROWS = WARP_M / FRAGMENT, COLS = WARP_N / FRAGMENT; // fragments of a warp
-static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
+constexpr int STEPS = TILE_K / FRAGMENT;
 
 // A tile of an operand in shared memory, its rows as they lie in global memory. EXTENT along M or N.
 template <int EXTENT, bool K_INNER> struct PaddedTile {
@@ -68,36 +73,27 @@ static_assert(THREADS / 32 * FRAGMENT * SLAB_LD * sizeof(float) <= SHARED_BYTES,
 
 using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, float>;
 
-template <bool ROWS_IN_MEMORY> struct LayoutOf {
-  using Type = wmma::col_major;
-};
-template <> struct LayoutOf<true> {
-  using Type = wmma::row_major;
-};
-using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T,
-                                 typename LayoutOf<A_K_INNER>::Type>;
-using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T,
-                                 typename LayoutOf<!B_K_INNER>::Type>;
+using FragmentA =
+    wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T, FragmentLayout<A_K_INNER>>;
+using FragmentB =
+    wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, T, FragmentLayout<!B_K_INNER>>;
 
-// One tile of K; `a_tile` and `b_tile` begin with the rows and columns of this warp.
-__device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_tile,
-                                         const T *b_tile) {
+// One step of a tile of K, from entry k on; `a_tile` and `b_tile` begin with the rows and columns of this warp.
+__device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_tile, const T *b_tile,
+                                         int k) {
   // From entry (i, k) of A to the next i and the next k, likewise of B.
   constexpr int A_I = A_K_INNER ? TileA::LD : 1, A_K = A_K_INNER ? 1 : TileA::LD;
   constexpr int B_J = B_K_INNER ? TileB::LD : 1, B_K = B_K_INNER ? 1 : TileB::LD;
-#pragma unroll 1 // two steps at once would need more registers than there are
-  for (int k = 0; k < TILE_K; k += FRAGMENT) {
-    FragmentA a[ROWS];
-    FragmentB b;
+  FragmentA a[ROWS];
+  FragmentB b;
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-      wmma::load_matrix_sync(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, TileA::LD);
+  for (int i = 0; i < ROWS; ++i)
+    load_from_shared(a[i], a_tile + i * FRAGMENT * A_I + k * A_K, TileA::LD);
 #pragma unroll
-    for (int j = 0; j < COLS; ++j) {
-      wmma::load_matrix_sync(b, b_tile + j * FRAGMENT * B_J + k * B_K, TileB::LD);
+  for (int j = 0; j < COLS; ++j) {
+    load_from_shared(b, b_tile + j * FRAGMENT * B_J + k * B_K, TileB::LD);
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
-    }
+    for (int i = 0; i < ROWS; ++i) wmma::mma_sync(sums[i][j], a[i], b, sums[i][j]);
   }
 }
 
@@ -105,31 +101,41 @@ __device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_ti
 template <bool WIDE>
 __device__ __forceinline__ void run(Sums (&sums)[ROWS][COLS], unsigned char *shared,
                                     const Source &a, const Source &b, index_t left) {
-  const int warp = threadIdx.x / 32;
-  const int a_first = warp / WARPS_N * WARP_M * (A_K_INNER ? TileA::LD : 1);
-  const int b_first = warp % WARPS_N * WARP_N * (B_K_INNER ? TileB::LD : 1);
-  TileCopy<TileA, TILE_K, 1, WIDE> copy_a(a, 0);
-  TileCopy<TileB, TILE_K, 1, WIDE> copy_b(b, TileA::BYTES);
+  const bool idle = is_idle(a, b);
+  const int a_first = warp_row() * (A_K_INNER ? TileA::LD : 1);
+  const int b_first = warp_col() * (B_K_INNER ? TileB::LD : 1);
+  TileCopy<TileA, TILE_K, STEPS, WIDE> copy_a(a, 0);
+  TileCopy<TileB, TILE_K, STEPS, WIDE> copy_b(b, TileA::BYTES);
   int use = 0, fill = 0; // stages
-  const auto begin = [&] { copy_a.begin(shared, 0), copy_b.begin(shared, 0); };
-  const auto end = [&] {
-    copy_a.end(shared, 0), copy_b.end(shared, 0);
+  const auto begin = [&](int step) { copy_a.begin(shared, step), copy_b.begin(shared, step); };
+  const auto end = [&](int step) { copy_a.end(shared, step), copy_b.end(shared, step); };
+  const auto next = [&] {
     cp_async_commit();
     left -= TILE_K, fill = fill + 1 == STAGES ? 0 : fill + 1;
     const int further = fill == 0 ? -(STAGES - 1) * STAGE_BYTES : STAGE_BYTES;
     copy_a.next(left, further), copy_b.next(left, further);
   };
 #pragma unroll 1
-  for (int i = 0; i < STAGES - 1; ++i) begin(), end();
+  for (int i = 0; i < STAGES - 1; ++i) {
+#pragma unroll 1
+    for (int step = 0; step < STEPS; ++step) begin(step), end(step);
+    next();
+  }
 #pragma unroll 1
   while (left > -(STAGES - 1) * TILE_K) { // those on their way are still to be used
     cp_async_wait<STAGES - 2>();
     __syncthreads(); // the next tile is complete, the one before has been used
-    begin();
     const unsigned char *stage = shared + use * STAGE_BYTES;
-    multiply(sums, (const T *)stage + a_first, (const T *)(stage + TileA::BYTES) + b_first);
+    const T *a_tile = (const T *)stage + a_first;
+    const T *b_tile = (const T *)(stage + TileA::BYTES) + b_first;
+#pragma unroll 1 // two steps at once would need more registers than there are
+    for (int step = 0; step < STEPS; ++step) {
+      begin(step); // a part of a tile to come
+      if (!idle) multiply(sums, a_tile, b_tile, step * FRAGMENT);
+      end(step);
+    }
     use = use + 1 == STAGES ? 0 : use + 1;
-    end();
+    next();
   }
   cp_async_wait<0>();
   __syncthreads(); // nobody reads or fills a stage any more
@@ -155,17 +161,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem 
   else
     run<false>(sums, (unsigned char *)stages, a, b, p.k);
 
-  const int warp = threadIdx.x / 32;
-  const index_t warp_row = row + warp / WARPS_N * WARP_M, warp_col = col + warp % WARPS_N * WARP_N;
-  float *slab = (float *)stages + warp * FRAGMENT * SLAB_LD;
+  if (is_idle(a, b)) return;
+  float *slab = (float *)stages + threadIdx.x / 32 * FRAGMENT * SLAB_LD;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
     for (int j = 0; j < COLS; ++j)
       wmma::store_matrix_sync(slab + j * FRAGMENT, sums[i][j], SLAB_LD, wmma::mem_row_major);
     __syncwarp();
-    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, warp_row + i * FRAGMENT, warp_col, place.batch,
-                                          [](int r) { return r; });
+    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, row + warp_row() + i * FRAGMENT,
+                                          col + warp_col(), place.batch, [](int r) { return r; });
     __syncwarp();
   }
 }

@@ -21,6 +21,13 @@
 // tile = [128, 256, 32]
 // shared_bytes = 147456
 // defines = { WARPS_M = 2, WARPS_N = 4, STAGES = 3, TILE_GROUP = 8 }
+//
+// [[variant]]
+// name = "64x64"
+// threads = [128, 1]
+// tile = [64, 64, 32]
+// shared_bytes = 65536
+// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 8 }
 // ///
 #include "mma_gemm.cuh"
 #include "realign.cuh"

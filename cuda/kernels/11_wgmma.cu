@@ -32,7 +32,7 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "direct"
@@ -40,14 +40,14 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, BOX = 64 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "alone"
 // threads = [384, 1]
 // tile = [128, 256, 64]
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
+// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 //
 // [[variant]]
 // name = "128"
@@ -55,12 +55,12 @@
 // tile = [128, 128, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, BOX = 64 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
 // ///
 #include "realign.cuh"
-#include "wgmma_epilogue.cuh"
 #include "wgmma_layout.cuh"
 #include "wgmma_mainloop.cuh"
+#include "woven.cuh"
 
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
@@ -77,7 +77,8 @@ static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment
 
 // All warps go through the same items in the same order without a word.
 using Plan = TilePlan<LEFT, RIGHT, CLUSTER, GROUP, CUTS>;
-constexpr int RIGHT_BOX = BOX, PARTS = 64 / BOX; // of 64 columns
+using Rows = WovenRows<Plan::TALL, WOVEN && !LEFT_MN>;
+constexpr int RIGHT_BOX = 64;
 static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
               "pieces are whole boxes");
 
@@ -86,54 +87,69 @@ __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
   return int(min(index_t(most), (max(index_t(0), left) + each - 1) / each));
 }
 
-// The copies that fill a stage for one item: its left tile, and right boxes, those that are shared in turns.
-struct Copies {
-  Item at;
-  int left_boxes, right_boxes;
+// The copies that fill a stage for one item: the boxes of its left tile, and the right ones: all of them, or if the
+// cluster shares them this CTA's part, for everybody. One thread starts them, and everything it does for a stage takes
+// time from the next one: so what can be known before is.
+template <bool shared> struct Copies {
+  static constexpr int MOST = RIGHT / RIGHT_BOX / (shared ? CLUSTER : 1);
+  int row, z, column, batch, left_boxes, right_boxes, first, count;
 
-  __device__ __forceinline__ Copies(const Plan &plan)
-      : at(plan.item()), right_boxes(boxes_inside(plan.n - at.column, 64, at.width / 64) * PARTS) {
+  __device__ __forceinline__ Copies(const Plan &plan, const Item &at, const Rows &rows)
+      : row(rows.first), z(rows.z), batch(int(at.batch)),
+        right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / RIGHT_BOX)) {
+    const int each = shared ? max(1, at.width / RIGHT_BOX / CLUSTER) : at.width / RIGHT_BOX;
+    first = shared ? int(plan.rank) * each : 0;
+    count = min(each, right_boxes - first);
+    column = int(at.column) + first * RIGHT_BOX;
     left_boxes = right_boxes ? boxes_inside(plan.m - at.row, LEFT_BOX, LEFT / LEFT_BOX) : 0;
   }
 
-  // By one thread.
   __device__ __forceinline__ void start(Shared &s, unsigned stage, const TensorMap &left,
-                                        const TensorMap &right, int k, unsigned rank) const {
+                                        const TensorMap &right, int k) const {
     Barrier &full = s.full[stage];
     full.arrive_expecting((left_boxes * LEFT_BOX + right_boxes * RIGHT_BOX) * 128);
+    char *to = s.left[stage];
 #pragma unroll
-    for (int i = 0; i < LEFT / LEFT_BOX; ++i) {
-      const int row = int(at.row) + i * LEFT_BOX;
+    for (int i = 0; i < LEFT / LEFT_BOX; ++i)
       if (i < left_boxes)
-        load_box(s.left[stage] + i * LEFT_BOX * 128, left, full, LEFT_MN ? row : k,
-                 LEFT_MN ? k : row, at.batch);
-    }
+        load_box(to + i * LEFT_BOX * 128, left, full, LEFT_MN ? row + i * LEFT_BOX : k,
+                 LEFT_MN ? k : row + i * LEFT_BOX, z);
+    to = s.right[stage] + first * RIGHT_BOX * 128;
 #pragma unroll
-    for (int i = 0; i < RIGHT / RIGHT_BOX; ++i) {
-      const int block = i / PARTS * 64, on = i % PARTS * RIGHT_BOX, column = int(at.column) + block;
-      const int x = RIGHT_MN ? column : k, y = RIGHT_MN ? k + on : column + on;
-      char *to = s.right[stage] + (block + on) * 128;
-      if (i >= right_boxes) continue;
-      if (CLUSTER == 1 || !at.shared)
-        load_box(to, right, full, x, y, at.batch);
-      else if (i % CLUSTER == rank)
-        load_box_everywhere(to, right, full, x, y, at.batch, (1 << CLUSTER) - 1);
+    for (int i = 0; i < MOST; ++i) {
+      if (i >= count) break;
+      const int y = column + i * RIGHT_BOX;
+      if constexpr (shared)
+        load_box_everywhere(to + i * RIGHT_BOX * 128, right, full, RIGHT_MN ? y : k,
+                            RIGHT_MN ? k : y, batch, (1 << CLUSTER) - 1);
+      else
+        load_box(to + i * RIGHT_BOX * 128, right, full, RIGHT_MN ? y : k, RIGHT_MN ? k : y, batch);
+    }
+  }
+
+  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, int begin, int end,
+                                      const TensorMap &left, const TensorMap &right) const {
+    for (int k = begin; k < end; k += LINE, ++ring) {
+      s.empty[ring.stage].wait(ring.phase ^ 1);
+      start(s, ring.stage, left, right, k);
     }
   }
 };
 
-__device__ __forceinline__ void produce(Shared &s, Plan plan, unsigned k_tiles,
+__device__ __forceinline__ void produce(Shared &s, Plan plan, const Problem &p, const Woven &woven,
                                         const TensorMap &left, const TensorMap &right) {
-  if (k_tiles == 0) return; // there are no maps then
+  if (p.k == 0) return; // there are no maps then
   prefetch_map(left);
   prefetch_map(right);
   Ring<STAGES> ring;
   for (; plan.more(); ++plan) {
-    const Copies copies(plan);
-    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
-      s.empty[ring.stage].wait(ring.phase ^ 1);
-      copies.start(s, ring.stage, left, right, int(i) * LINE, plan.rank);
-    }
+    const Item at = plan.item();
+    const Rows rows(at, p, woven);
+    const TensorMap &map = rows.woven ? woven.a : left;
+    if (CLUSTER > 1 && at.shared)
+      Copies<true>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
+    else
+      Copies<false>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
   }
 }
 
@@ -159,25 +175,29 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
     multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
 }
 
-__device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p,
+__device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, const Woven &woven,
                                         const TensorMap &c_map) {
-  const int consumer = int(threadIdx.x) / 128 - 1;
+  // With the left factor in registers, too, uniform ones cost 32 bytes of spills.
+  const int consumer = (Product::ROWS_MN ? int(threadIdx.x) / 128 : warpgroup()) - 1;
   Ring<STAGES> ring;
   Product product;
   for (; plan.more(); ++plan) {
     const Item at = plan.item();
-    const Output c(p, at.batch);
-    const index_t row = at.row + consumer * 64;
-    if (row >= plan.m || at.column >= plan.n) {
+    const Rows rows(at, p, woven);
+    const unsigned k_tiles = k_tiles_of(p.k ? p.k + rows.shift : 0);
+    if (at.row + consumer * 64 >= plan.m || at.column >= plan.n) {
       pass_over<CLUSTER>(s, ring, k_tiles);
       continue;
     }
     multiply<RIGHT>(product, s, ring, k_tiles, consumer, at.width);
+    const Output c = rows.output(p, at.batch, woven);
+    const index_t row = rows.first + consumer * 64;
 #if STORE_BY_TMA
     const bool boxes = takes_boxes(p);
     if (boxes || !TF32) {
-      store_slabs<Product::ROWS_MN, SWAPPED>(c, c_map, boxes, s.slabs[consumer], 1 + consumer,
-                                             product.sums, row, at.column, at.width, at.batch);
+      store_slabs<Product::ROWS_MN, SWAPPED>(c, rows.woven ? woven.c : c_map, boxes,
+                                             s.slabs[consumer], 1 + consumer, product.sums, row,
+                                             at.column, at.width, rows.z);
       continue;
     }
 #endif
@@ -188,7 +208,8 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, 
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     wgmma_gemm(const Problem p, const __grid_constant__ TensorMap a_map,
-               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map) {
+               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map,
+               const __grid_constant__ Woven woven) {
   extern __shared__ char dynamic[];
   Shared &s = *(Shared *)(dynamic + (-shared_address(dynamic) & 1023));
   if (threadIdx.x == 0) {
@@ -202,14 +223,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Plan plan = plan_of<Plan>(p, CLUSTER > 1 ? rank_in_cluster() : 0);
-  const unsigned k_tiles = k_tiles_of(p);
-  if (threadIdx.x < 128) {
+  if (warpgroup() == 0) {
     keep_registers<40>();
     if (threadIdx.x == 0)
-      produce(s, plan, k_tiles, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+      produce(s, plan, p, woven, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
   } else {
     take_registers<232>();
-    consume(s, plan, k_tiles, p, c_map);
+    consume(s, plan, p, woven, c_map);
   }
   __syncwarp();
   synchronize_cluster(); // until then another CTA may write to this one's stages and barriers

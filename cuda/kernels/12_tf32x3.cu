@@ -146,7 +146,7 @@ struct Consumer {
 };
 
 __device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p) {
-  const int consumer = int(threadIdx.x) / 128 - 1;
+  const int consumer = warpgroup() - 1;
   Ring<STAGES> ring;
   Consumer product;
   for (; plan.more(); ++plan) {
@@ -174,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Plan plan = plan_of<Plan>(p, 0);
-  const unsigned k_tiles = k_tiles_of(p);
-  if (threadIdx.x < 128) {
+  const unsigned k_tiles = k_tiles_of(p.k);
+  if (warpgroup() == 0) {
     keep_registers<56>();
     if (threadIdx.x >= 32)
       split_stages(s, plan, k_tiles);

@@ -18,42 +18,61 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [16, 16, 16]
-// defines = { PRODUCTS = 8, ROWS = 16, COLUMNS = 1, BLOCKS_PER_SM = 6 }
+// defines = { PRODUCTS = 8, ROWS = 16, COLUMNS = 1, SLICES = 1, BLOCKS_PER_SM = 6 }
 //
 // [[variant]]
 // name = "4"
 // threads = [128, 1]
 // tile = [4, 4, 4]
-// defines = { PRODUCTS = 32, ROWS = 4, COLUMNS = 1, BLOCKS_PER_SM = 8 }
+// defines = { PRODUCTS = 32, ROWS = 4, COLUMNS = 1, SLICES = 1, BLOCKS_PER_SM = 8 }
 //
 // [[variant]]
 // name = "8"
 // threads = [128, 1]
 // tile = [8, 8, 8]
-// defines = { PRODUCTS = 16, ROWS = 8, COLUMNS = 1, BLOCKS_PER_SM = 6 }
+// defines = { PRODUCTS = 16, ROWS = 8, COLUMNS = 1, SLICES = 1, BLOCKS_PER_SM = 5 }
 //
 // [[variant]]
 // name = "32"
 // threads = [128, 1]
 // tile = [32, 32, 16]
-// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, BLOCKS_PER_SM = 5 }
+// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, SLICES = 1, BLOCKS_PER_SM = 5 }
 //
 // [[variant]]
 // name = "64"
 // threads = [128, 1]
 // tile = [64, 64, 16]
-// defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, BLOCKS_PER_SM = 3 }
+// defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, SLICES = 1, BLOCKS_PER_SM = 3 }
+//
+// [[variant]]
+// name = "64-ahead"
+// threads = [128, 1]
+// tile = [64, 64, 16]
+// defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, SLICES = 2, BLOCKS_PER_SM = 3 }
+//
+// [[variant]]
+// name = "32-deep"
+// threads = [128, 1]
+// tile = [32, 32, 32]
+// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, SLICES = 1, BLOCKS_PER_SM = 5 }
+//
+// [[variant]]
+// name = "32-ahead"
+// threads = [128, 1]
+// tile = [32, 32, 16]
+// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, SLICES = 2, BLOCKS_PER_SM = 5 }
 // ///
 #include "cp_async.cuh"
 #include "epilogue.cuh"
 
 // Entry (i, k) of A lies as a[i][k], so that a thread reads VECTOR of one row at once; B lies as b[k][j].
 constexpr int LD_A = TILE_K + VECTOR;
-struct Slice {
+struct alignas(16) Slice {
   T a[TILE_M][LD_A];
   T b[TILE_K][TILE_N];
   T pad[TILE_N]; // the slices of a warp's groups begin in different banks
 };
+constexpr int STAGES = sizeof(T) == 4 ? SLICES : 1; // doubles would need too much shared memory
 constexpr int DOWN = TILE_M / ROWS, ACROSS = TILE_N / COLUMNS, GROUP = DOWN * ACROSS;
 constexpr bool WIDE =
     COLUMNS % VECTOR == 0; // a thread's columns come in vectors, ACROSS of them apart
@@ -62,12 +81,23 @@ static_assert(PRODUCTS * GROUP == THREADS,
 static_assert(TILE_K % VECTOR == 0 && sizeof(T[LD_A]) % 16 == 0, "rows of A begin at 16 bytes");
 
 // Copies `rows` x `columns` entries, zeros where either is at its end, to rows LD apart. Threads of a group
-// run along the direction that is contiguous in memory.
+// run along the direction that is contiguous in memory, 16 bytes at a time where that is the row and they may.
 template <int HEIGHT, int WIDTH, int LD>
 __device__ __forceinline__ void copy_slice(T *to, const T *from, const Operand &o, int rows,
                                            int columns, int me) {
   const bool along_row = o.col_stride == 1;
   const index_t stride = along_row ? o.row_stride : o.col_stride;
+  if (along_row && aligned16(from, stride)) {
+    constexpr int ACROSS = WIDTH / VECTOR;
+#pragma unroll 8
+    for (int e = me; e < HEIGHT * ACROSS; e += GROUP) {
+      const int row = e / ACROSS, column = e % ACROSS * VECTOR;
+      const int left = row < rows ? min(columns - column, VECTOR) : 0;
+      cp_async<16>(to + row * LD + column, left > 0 ? from + row * stride + column : from,
+                   left > 0 ? left * int(sizeof(T)) : 0);
+    }
+    return;
+  }
 #pragma unroll 8
   for (int e = me; e < HEIGHT * WIDTH; e += GROUP) {
     const int row = along_row ? e / WIDTH : e % HEIGHT, column = along_row ? e % WIDTH : e / HEIGHT;
@@ -131,7 +161,7 @@ struct Thread {
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
     batched(const Problem p) {
-  __shared__ Slice slices[PRODUCTS];
+  __shared__ Slice slices[STAGES][PRODUCTS];
   const int me = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
   const unsigned rows = unsigned((p.m + TILE_M - 1) / TILE_M);
   const unsigned columns = unsigned((p.n + TILE_N - 1) / TILE_N);
@@ -144,19 +174,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof
   const int height = int(min(p.m - row, index_t(TILE_M)));
   const int width = int(min(p.n - col, index_t(TILE_N)));
 
-  Slice &slice = slices[group];
-  Thread thread(me);
-  for (index_t k = 0; k < p.k; k += TILE_K) {
+  const auto copy = [&](index_t k, Slice &to) { // always ends a group, though it may be empty
     const int depth = int(min(p.k - k, index_t(TILE_K)));
-    if (mine) {
-      copy_slice<TILE_M, TILE_K, LD_A>(slice.a[0], a + k * p.a.col_stride, p.a, height, depth, me);
-      copy_slice<TILE_K, TILE_N, TILE_N>(slice.b[0], b + k * p.b.row_stride, p.b, depth, width, me);
+    if (mine && depth > 0) {
+      copy_slice<TILE_M, TILE_K, LD_A>(to.a[0], a + k * p.a.col_stride, p.a, height, depth, me);
+      copy_slice<TILE_K, TILE_N, TILE_N>(to.b[0], b + k * p.b.row_stride, p.b, depth, width, me);
     }
     cp_async_commit();
-    cp_async_wait<0>();
+  };
+  Thread thread(me);
+  int reading = 0, writing = STAGES - 1;
+  if (STAGES == 2) copy(0, slices[0][group]);
+  for (index_t k = 0; k < p.k; k += TILE_K) {
+    copy(k + (STAGES - 1) * TILE_K, slices[writing][group]);
+    cp_async_wait<STAGES - 1>();
     __syncthreads(); // the slices are complete
-    if (mine) thread.multiply(slice);
+    if (mine) thread.multiply(slices[reading][group]);
     __syncthreads(); // and read, before the next ones arrive
+    writing = reading, reading = (reading + 1) % STAGES;
   }
 
   T *c = p.c.data + product * p.c.batch_stride + row * p.c.row_stride + col * p.c.col_stride;

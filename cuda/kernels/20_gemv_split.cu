@@ -14,7 +14,7 @@
 // [[variant]]
 // threads = [128, 1]
 // tile = [1, 1, 1024]
-// defines = { LOADS = 4, BLOCKS_PER_SM = 6, STREAM = 1 }
+// defines = { LOADS = 4, BLOCKS_PER_SM = 5 }
 // ///
 #include "split.cuh"
 #include "warp_dot.cuh"
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_split(
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
   const index_t count = part.end - part.begin;
-  const Acc of_lane = row_dot<THREADS>(a, p.b.data + part.begin, count, threadIdx.x);
+  const Acc of_lane = row_dot<THREADS>(L2Share(p), a, p.b.data + part.begin, count, threadIdx.x);
   const Acc mine = lane_sum(of_lane);
   if (lane == 0) of_warp[warp] = mine;
   __syncthreads();

@@ -13,13 +13,19 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [8, 1, 1]
-// defines = { LOADS = 4, LANES = 32, STREAM = 1 }
+// defines = { LOADS = 4, LANES = 32 }
+//
+// [[variant]]
+// name = "8-loads"
+// threads = [128, 1]
+// tile = [4, 1, 1]
+// defines = { LOADS = 8, LANES = 32 }
 //
 // [[variant]]
 // name = "4-lanes"
 // threads = [256, 1]
 // tile = [64, 1, 1]
-// defines = { LOADS = 1, LANES = 4, STREAM = 1 }
+// defines = { LOADS = 1, LANES = 4 }
 // ///
 #include "warp_dot.cuh"
 
@@ -33,6 +39,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemv_vector(const Problem 
     return; // the whole warp leaves together: the shuffles keep their 32 lanes
 
   const T *a = p.a.data + row * p.a.row_stride;
-  const Acc sum = lane_sum<LANES>(row_dot<LANES>(a, p.b.data, inside ? p.k : 0, me));
+  const Acc sum = lane_sum<LANES>(row_dot<LANES>(L2Share(p), a, p.b.data, inside ? p.k : 0, me));
   if (inside && me == 0) store_result(p, p.c.data + row * p.c.row_stride, sum);
 }

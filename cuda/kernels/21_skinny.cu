@@ -126,37 +126,52 @@ struct Thread {
   }
 };
 
+// Brings the slices of A and B that one part of K needs to shared memory, stage after stage.
+struct Stages {
+  T *const shared;
+  CopyTile<TILE_M, TILE_K, LD_A, true> a;
+  CopyTile<TILE_K, TILE_N, LD_B, false> b;
+  index_t a_advance, b_advance, rows, columns;
+  index_t left; // of K, from the next stage on
+
+  __device__ __forceinline__ Stages(const Problem &p, const Part &part, const Tile &tile, T *shared)
+      : shared(shared), a(p.a.data + tile.batch * p.a.batch_stride + tile.row * p.a.row_stride +
+                              part.begin * p.a.col_stride,
+                          p.a.row_stride, p.a.col_stride),
+        b(p.b.data + tile.batch * p.b.batch_stride + tile.col * p.b.col_stride +
+              part.begin * p.b.row_stride,
+          p.b.row_stride, p.b.col_stride),
+        a_advance(TILE_K * p.a.col_stride), b_advance(TILE_K * p.b.row_stride),
+        rows(p.m - tile.row), columns(p.n - tile.col), left(part.end - part.begin) {}
+
+  // Ends a group of copies for every stage, though it may be empty.
+  __device__ __forceinline__ void copy(int stage) {
+    T *to = shared + stage * STAGE;
+    if (left > 0) {
+      a.copy(to, rows, left, a_advance);
+      b.copy(to + OF_A, left, columns, b_advance);
+    }
+    cp_async_commit();
+    left -= TILE_K;
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM * 4 / sizeof(Acc))
     skinny(const Problem p) {
   extern __shared__ int4 dynamic[];
   T *const shared = (T *)dynamic;
-
   const Part part = part_of_block(p, TILE_K);
   const Tile tile = tile_at(p, TILE_M, TILE_N, part.tile);
-  const T *a = p.a.data + tile.batch * p.a.batch_stride + tile.row * p.a.row_stride;
-  const T *b = p.b.data + tile.batch * p.b.batch_stride + tile.col * p.b.col_stride;
-  CopyTile<TILE_M, TILE_K, LD_A, true, true> a_tile(a + part.begin * p.a.col_stride, p.a.row_stride,
-                                                    p.a.col_stride);
-  CopyTile<TILE_K, TILE_N, LD_B, false, true> b_tile(b + part.begin * p.b.row_stride,
-                                                     p.b.row_stride, p.b.col_stride);
-  const index_t depth = part.end - part.begin;
-  const auto copy = [&](int stage, index_t left) { // one group for every stage, though it be empty
-    T *to = shared + stage * STAGE;
-    if (left > 0) {
-      a_tile.copy(to, p.m - tile.row, left, TILE_K * p.a.col_stride);
-      b_tile.copy(to + OF_A, left, p.n - tile.col, TILE_K * p.b.row_stride);
-    }
-    cp_async_commit();
-  };
+  Stages stages(p, part, tile, shared);
 #pragma unroll 1 // the code of a copy is long
-  for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage, depth - stage * TILE_K);
+  for (int stage = 0; stage < STAGES - 1; ++stage) stages.copy(stage);
 
   Thread mine;
   int reading = 0, writing = STAGES - 1;
-  for (index_t k = 0; k < depth; k += TILE_K) {
+  for (index_t k = part.begin; k < part.end; k += TILE_K) {
     cp_async_wait<STAGES - 2>();
     __syncthreads(); // this stage is there, and the one before has been read by all
-    copy(writing, depth - k - (STAGES - 1) * TILE_K);
+    stages.copy(writing);
     const T *stage = shared + reading * STAGE;
 #pragma unroll
     for (int i = 0; i < TILE_K; i += TEAMS * VECTOR) {

@@ -12,7 +12,6 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [1, 2048, 1]
-// defines = { STREAM = 1 }
 // ///
 #include "pieces.cuh"
 
@@ -35,7 +34,7 @@ __device__ void add_packs(const T *a, const T *b, T *c, index_t packs) {
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v)
       from_acc(to_acc(left[i].at[v]) + to_acc(right[i].at[v]), left[i].at[v]);
-    write_vector(c + at * VECTOR, left[i]);
+    write_once(c + at * VECTOR, left[i]);
   }
 }
 

@@ -12,7 +12,6 @@
 // [[variant]]
 // threads = [256, 1]
 // tile = [1, 2048, 1]
-// defines = { STREAM = 1 }
 // ///
 #include "pieces.cuh"
 
@@ -31,7 +30,7 @@ __device__ void copy_packs(const T *a, T *c, index_t packs) {
 #pragma unroll
   for (int i = 0; i < PACKS; ++i) {
     const index_t at = first + i * THREADS;
-    if (at < packs) write_vector(c + at * VECTOR, pieces[i]);
+    if (at < packs) write_once(c + at * VECTOR, pieces[i]);
   }
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -116,21 +116,68 @@ def least_s(cell: Cell) -> float:
     return max(times, default=0.0)
 
 
+def nearest_whole(run: Run, group: Group, problem: Problem) -> Problem | None:
+    """The square problem of the same arithmetic that is nearest in size; None where there is none."""
+    squares = problems(run, ("square", *group[1:]))
+    return min(squares, key=lambda p: abs(p.m - problem.m), default=None)
+
+
 def ragged(run: Run, group: Group, problem: Problem) -> list[Step]:
     """The rungs on one ragged problem, each with its part of the rate at the nearest whole size."""
-    whole = ("square", *group[1:])
-    sizes = [p.m for p in problems(run, whole)]
-    if not sizes:
-        return steps(run, group, problem)
-    near = min(sizes, key=lambda size: abs(size - problem.m))
-    beside = next(p for p in problems(run, whole) if p.m == near)
-    rates = {step.rung["name"]: step.flop_s for step in steps(run, whole, beside)}
+    near = nearest_whole(run, group, problem)
+    beside = steps(run, ("square", *group[1:]), near) if near else []
+    return _of_whole(steps(run, group, problem), {step.rung["name"]: step.flop_s for step in beside}, name_of)
+
+
+def _of_whole(found: list[Step], rates: dict[str, float], key: Callable[[Step], str]) -> list[Step]:
     return [
-        msgspec.structs.replace(step, of_whole=step.flop_s / rates[step.rung["name"]])
-        if step.flop_s and rates.get(step.rung["name"])
+        msgspec.structs.replace(step, of_whole=step.flop_s / rates[key(step)])
+        if step.flop_s and rates.get(key(step))
         else step
-        for step in steps(run, group, problem)
+        for step in found
     ]
+
+
+def name_of(step: Step) -> str:
+    """`07_warp_tile/sliced`."""
+    return str(step.rung["name"])
+
+
+def stem_of(step: Step) -> str:
+    """`07_warp_tile`: what its variants have in common."""
+    return name_of(step).partition("/")[0]
+
+
+def variant_of(step: Step) -> str:
+    """`sliced`; empty for the default."""
+    return name_of(step).partition("/")[2]
+
+
+def bests(run: Run, group: Group, problem: Problem) -> list[Step]:
+    """The fastest variant of every rung on this problem; its gain is over the fastest one of the rung before.
+
+    A rung without a time at any variant stands there with its default's reason.
+    """
+    fastest: dict[str, Step] = {}
+    for step in steps(run, group, problem):
+        before = fastest.setdefault(stem_of(step), step)
+        if step.time_s and not 0 < before.time_s <= step.time_s:
+            fastest[stem_of(step)] = step
+    found: list[Step] = []
+    below = 0.0
+    for step in fastest.values():
+        gain = below / step.time_s if below and step.time_s else None
+        found.append(msgspec.structs.replace(step, gain=gain))
+        below = step.time_s
+    near = nearest_whole(run, group, problem) if group[0] == "ragged" else None
+    beside = bests(run, ("square", *group[1:]), near) if near else []
+    return _of_whole(found, {stem_of(step): step.flop_s for step in beside}, stem_of)
+
+
+def fastest_of_ours(found: Sequence[Step]) -> Step | None:
+    """The fastest rung but cuBLAS; None where none has a time."""
+    ours = [step for step in found if step.time_s and name_of(step) != REFERENCE]
+    return min(ours, key=lambda step: step.time_s, default=None)
 
 
 def check(run: Run) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from .. import ladder, ladder_counters, ladder_cuda_launch, ladder_cuda_plan
 from ..exits import Exit, Stop
 from ..journal import load_run
 from ..ladder_cuda import RECORDS, CudaLadder, made_for
-from ..ladder_cuda_measure import CudaClimb
+from ..ladder_cuda_measure import CudaClimb, Spoiled
 from ..ladder_cuda_plan import CudaRequest
+from ..ladder_measure import Climb
 from ..record import Cell, Run
 
 DEFAULT_BUDGET_S = 300.0
@@ -76,6 +79,29 @@ def plan_lines(climb: CudaClimb) -> list[str]:
         f"rungs: {', '.join(rung['name'] for rung in options_of(climb)['rungs'])}",
         f"estimated time: about {asked.time_budget_s:.0f} s, and longer where the checks of results take it",
     ]
+
+
+# --- when CUDA is lost -------------------------------------------------------------------------------
+
+
+def go_on(climb: Climb, spoiled: Spoiled, spent_s: float) -> Run:
+    """Begin again in a fresh process, without the rung that spoiled this one; it does not come back.
+
+    Where nothing could be kept, or no rung is to blame, what was measured is all there is.
+    """
+    click.echo(f"note: {spoiled}", err=True)
+    if climb.journal is None or spoiled.cell is None:
+        return spoiled.run
+    left = max(1.0, climb.asked.time_budget_s - spent_s)
+    kept = ("--resume", "--journal", str(climb.journal.path), "--time-budget", f"{left:.0f}")
+    replace_process([sys.executable, *sys.orig_argv[1:], *kept])
+    return spoiled.run
+
+
+def replace_process(words: list[str]) -> None:
+    """By one that runs these words: the way to a CUDA context of its own."""
+    sys.stdout.flush()
+    os.execv(words[0], words)
 
 
 # --- without a GPU -----------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from .. import export, ladder, options
 from ..analysis import ladder as analysis
 from ..exits import Exit, Stop
 from ..journal import Journal
-from ..ladder_cuda_measure import CudaClimb
+from ..ladder_cuda_measure import CudaClimb, Spoiled
 from ..ladder_cuda_plan import TITLES
 from ..ladder_measure import Climb, Request, Step
 from ..options import Parsed, listed, many, one_of, seconds, whole
-from ..record import Run
+from ..record import Cell, Run
 from ..render import ladder as render
 from ..render import terminal
 from ..shapes import parse_sizes
@@ -38,9 +38,16 @@ DTYPES = ("float32", "float64")
 
 
 def measure(climb: Climb, command: str = "") -> Run:
-    """Climb (the request already checked) and return the run."""
+    """Climb (the request already checked) and return the run; Spoiled as `climbed` takes it."""
     header = new_run(EXPERIMENT, command, options_of(climb))
-    return msgspec.structs.replace(header, cells=tuple(map(clean, climb.run())))
+    cells: list[Cell] = []
+    try:
+        for cell in climb.run():
+            cells.append(clean(cell))
+    except Spoiled as spoiled:
+        spoiled.run = msgspec.structs.replace(header, cells=(*cells, *spoiled.cells), complete=False)
+        raise
+    return msgspec.structs.replace(header, cells=tuple(cells))
 
 
 def options_of(climb: Climb) -> dict[str, Any]:
@@ -227,7 +234,7 @@ def command(ctx: click.Context, **given: Any) -> Exit:
         render.show(run, out, quiet=given["quiet"])
     finally:  # a closed pipe or a full disk behind standard output
         export.write_all(targets, render.makers(run))
-    if climb.journal is not None:
+    if climb.journal is not None and run.complete:
         climb.journal.path.unlink(missing_ok=True)
     return ending(run, given["threads"], climb.provider)
 
@@ -244,10 +251,15 @@ def recorded(climb: Climb, required: bool) -> Run | None:
 def climbed(climb: Climb, words: str, given: dict[str, Any]) -> Run:
     """The run measured here, resumed where that was asked for."""
     climb.journal = journal_for(climb, given["journal"], given["resume"])
-    with resumable(climb.journal, f"{program()} {words}"), progress(given["quiet"]) as climb.tell:
-        run = measure(climb, f"gemm-crossover {words}")
+    begun = climb.clock.now()
+    try:
+        with resumable(climb.journal, f"{program()} {words}"), progress(given["quiet"]) as climb.tell:
+            run = measure(climb, f"gemm-crossover {words}")
+    except Spoiled as spoiled:
+        return _cuda.go_on(climb, spoiled, climb.clock.now() - begun)
     if not isinstance(climb, CudaClimb):
         return run
+    run = msgspec.structs.replace(run, options=run.options | {"absent_peaks": climb.provider.absent()})
     climb.provider.close()
     return _cuda.completed(run, given["counters"])
 
@@ -280,6 +292,8 @@ def ending(run: Run, threads: int | None, provider: ladder.Provider) -> Exit:
     bad: Sequence[Any] = analysis.wrong(run)
     if bad:
         raise Stop(f"wrong results: {', '.join(dict.fromkeys(cell.config['rung'] for cell in bad))}")
+    if not run.complete:
+        raise Stop("CUDA was lost in this process: what was measured before is all there is")
     missing = analysis.unmeasured(run)
     for name, reason in missing.items():
         click.echo(f"note: {name} has no time at any size: {reason}", err=True)

@@ -15,10 +15,11 @@ from backends.base import Problem
 from ..analysis.ladder_cuda import Group, Step, check, groups, problems, ragged, steps
 from ..journal import compact
 from ..ladder_cuda_plan import IN_BYTES, TITLES
-from ..record import Run
+from ..record import Clocks, Run
 from . import figures, markdown, plot
 from .comparison import fitted, machine_line
 from .ladder import bars, explained
+from .ladder_cuda_best import best_tables, of_ours
 from .ladder_cuda_details import counted, details, notes
 from .tables import Shown
 from .terminal import show_table, utf8
@@ -46,8 +47,8 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> None:
 
 
 def overviews(run: Run) -> list[Shown]:
-    """Every part's rates over its problems, then what starting a kernel costs."""
-    return [*(overview(run, group) for group in groups(run)), *launches(run)]
+    """The fastest variants, every part's rates over its problems, then what starting a kernel costs."""
+    return [*best_tables(run), *(overview(run, group) for group in groups(run)), *launches(run)]
 
 
 def recorded(run: Run) -> str:
@@ -92,6 +93,8 @@ def overview(run: Run, group: Group) -> Shown:
     found = {p: (ragged if part == "ragged" else steps)(run, group, p) for p in problems(run, group)}
     names = [r["name"] for r in run.options["rungs"] if any(_of(s, r["name"]) for s in found.values())]
     rows = tuple((name, *(_figure(part, _of(s, name)) for s in found.values())) for name in names)
+    if part not in ("square", "ragged"):  # whose rungs are steps, of which the last is the fastest
+        rows += (("fastest of ours", *map(of_ours, found.values())),)
     unit = "GB/s" if part in IN_BYTES else "TFLOP/s"
     meaning = ", ".join(words for _, words in _shares(part))
     title = f"{heading(group)}: {unit} ({meaning})"
@@ -202,6 +205,7 @@ CSV_COLUMNS = (
     "spread", "latency_s", "flop_s", "byte_s", "share_of_roof", "of_cublas", "of_whole_size", "gain",
     "roof_flop_s", "roof_instruction", "roof_byte_s", "flop_per_byte_tile", "registers", "shared_bytes",
     "occupancy", "local_bytes", "max_error", "gate", "verified", "skip_reason",
+    "sm_mhz_first", "sm_mhz_last", "temperature_c", "power_w", "throttle",
 )  # fmt: skip
 
 
@@ -228,4 +232,8 @@ def _csv_row(part: str, step: Step) -> list[object]:
     row += [config.get("flop_per_byte", {}).get("tile"), config.get("registers"), counted(config, "shared")]
     row += [config.get("occupancy"), config.get("local_bytes"), gate.max_error if gate else None]
     row += ["not run" if gate is None else "ok" if gate.ok else f"failed: {gate.failed}"]
-    return [*row, cell.verified, cell.skip_reason]
+    return [*row, cell.verified, cell.skip_reason, *_csv_clocks(cell.clocks or Clocks())]
+
+
+def _csv_clocks(c: Clocks) -> list[object]:
+    return [c.before_mhz, c.after_mhz, c.temperature_c, c.power_w, " ".join(c.throttle)]

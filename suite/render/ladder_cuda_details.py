@@ -100,7 +100,7 @@ def _reasons(found: list[Step]) -> list[str]:
 def notes(run: Run, group: Group) -> list[str]:
     """What the figures of a part are, and what has none or is wrong."""
     cells = [cell for p in problems(run, group) for cell in (step.cell for step in steps(run, group, p))]
-    found = [_peak_note(cells, group)]
+    found = [_peak_note(cells, group), *_absent_peaks(run, group), clock_note(cells)]
     other = {cell.config.get("computed_in") for cell in cells if cell.config["rung"] == REFERENCE}
     if other and other != {group[2]}:
         found.append(f"cuBLAS has no {group[2]}: it stands here in {', '.join(sorted(map(str, other)))}.")
@@ -116,6 +116,31 @@ def notes(run: Run, group: Group) -> list[str]:
         if not cell.samples_s and (cell.gate is None or cell.gate.ok)
     )
     return [note for note in (*found, *skipped) if note]
+
+
+def _absent_peaks(run: Run, group: Group) -> list[str]:
+    """Why a peak of this arithmetic, or that of copying, was not measured."""
+    absent: dict[str, str] = run.options.get("absent_peaks", {})
+    kinds = ("bytes",) if group[0] in IN_BYTES else (group[2], "bytes")
+    return [f"No peak of {n}: {why}" for n, why in absent.items() if n.partition(",")[0] in kinds]
+
+
+def clock_note(cells: list[Cell]) -> str:
+    """SM clocks, temperature and power that were read after the rounds of these cells."""
+    seen = list(dict.fromkeys(cell.clocks for cell in cells if cell.clocks and cell.samples_s))
+    rates = [rate for c in seen for rate in (c.before_mhz, c.after_mhz) if rate is not None]
+    if not rates:
+        return "Clocks, temperature and power could not be read." if any(c.samples_s for c in cells) else ""
+    low, high = min(rates), max(rates)
+    said = f"SM clock after the rounds {low if low == high else f'{low} to {high}'} MHz"
+    if nominal := max((c.nominal_mhz for c in seen if c.nominal_mhz), default=0):
+        said += f" (at most {nominal})"
+    if hottest := max((c.temperature_c for c in seen if c.temperature_c is not None), default=0):
+        said += f", up to {hottest} °C"
+    if power := max((c.power_w for c in seen if c.power_w is not None), default=0.0):
+        said += f", up to {power:.0f} W"
+    reasons = sorted({reason for c in seen for reason in c.throttle})
+    return f"{said}; slowed down by {', '.join(reasons)}." if reasons else f"{said}; not slowed down."
 
 
 def _apart_note(run: Run, part: str) -> str:

@@ -3,11 +3,13 @@
     echo '{"kernel": "cuda:01_naive", "dtype": "float32", "faults": {}}' | python -m tests.cuda_on_cpu.faults
 
 A fault is [file, old, new]: `old` stands once in that file of cuda/kernels or cuda/include, and `new` comes
-in its place. Prints, as JSON, what came of each: "right", or how it was noticed.
+in its place. Prints, as JSON, what came of each: "right", or how it was noticed. "variant": what is to be
+different in the kernel's variant, such as a smaller tile.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -16,9 +18,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from backends import _cuda_compile as compiling
 from backends import _cuda_source as source
 from backends.base import Problem
+from backends.cpus import allowed_cpus
 from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
@@ -43,6 +48,11 @@ def problems(kernel: source.Kernel, dtype: str) -> Iterator[tuple[Problem, cases
     tm, tn, tk = kernel.variant.tile
     math = dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
     plain = {"dtype": dtype, "math": math}
+    if kernel.header.op in ("copy", "vector_add"):
+        apart = cases.Layout(3, 1)  # operands that do not share their boundaries
+        for n, layout in itertools.product((1, tn - 1, 2 * tn + 37), (*cases.LAYOUTS[:2], apart)):
+            yield Problem(op=kernel.header.op, n=n, **plain), layout
+        return
     if kernel.header.op == "gemv":
         turned = kernel.header.transposes == ("t",)
         for m, n, beta in ((1, 6 * tk + 1, 0.0), (tm + 1, 300, -2.0), (2 * tm - 1, 40 * tk + 9, 0.0)):
@@ -78,8 +88,8 @@ def judge(kernel: source.Kernel, dtype: str, fault: list[str]) -> None:
                     os._exit(NOTICED)
 
 
-def outcome(kernel: source.Kernel, dtype: str, fault: list[str]) -> str:
-    """ "right", "wrong", the name of a signal, or the error that kept it from being judged."""
+def started(kernel: source.Kernel, dtype: str, fault: list[str]) -> int:
+    """The process that judges one fault."""
     child = os.fork()
     if child == 0:
         try:
@@ -88,19 +98,38 @@ def outcome(kernel: source.Kernel, dtype: str, fault: list[str]) -> str:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             os._exit(1)
         os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
+
+
+def outcome(code: int) -> str:
+    """ "right", "wrong", the name of a signal, or that an error kept it from being judged."""
     if code < 0:
         return signal.Signals(-code).name
     return {0: "right", NOTICED: "wrong"}.get(code, "not judged")
+
+
+def outcomes(kernel: source.Kernel, dtype: str, faults: dict[str, list[str]]) -> dict[str, str]:
+    """What came of each; as many at a time as there are CPUs."""
+    running: dict[int, str] = {}
+    found = {}
+    left = list(faults)
+    while left or running:
+        while left and len(running) < allowed_cpus():
+            name = left.pop(0)
+            running[started(kernel, dtype, faults[name])] = name
+        child, status = os.wait()
+        found[running.pop(child)] = outcome(os.waitstatus_to_exitcode(status))
+    return found
 
 
 def main() -> None:
     """Read the request from stdin, print the outcomes."""
     asked = json.loads(sys.stdin.read())
     kernel = cases.KERNELS[asked["kernel"]]
-    stand_in.headers()
-    stand_in.library("driver")
-    print(json.dumps({name: outcome(kernel, asked["dtype"], f) for name, f in asked["faults"].items()}))
+    variant = msgspec.structs.replace(kernel.variant, **asked.get("variant", {}))
+    kernel = msgspec.structs.replace(kernel, variant=variant)
+    stand_in.headers(), stand_in.precompiled(), stand_in.library("driver")
+    print(json.dumps(outcomes(kernel, asked["dtype"], asked["faults"])))
 
 
 if __name__ == "__main__":

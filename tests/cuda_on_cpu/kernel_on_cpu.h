@@ -8,10 +8,12 @@
  * Fibers run forward, in reverse or shuffled: the KERNEL_ORDER variable says forward, reverse, random. */
 #pragma once
 #include <algorithm>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <ucontext.h>
 #include <vector>
 
@@ -47,9 +49,12 @@ struct Copy { /* an asynchronous one on its way: `size` bytes, of which the last
   const void *from;
   int size, bytes, group;
 };
+constexpr size_t STACK = 1 << 16;
 struct Fiber {
-  ucontext_t context;
-  std::vector<char> stack;
+  ucontext_t start;
+  jmp_buf point; /* where it goes on, once it has started */
+  bool started = false;
+  std::unique_ptr<char[]> stack; /* not filled: most of it is never touched */
   Wait wait = RUNNING;
   int line = 0;
   double slot = 0;
@@ -57,15 +62,27 @@ struct Fiber {
   std::vector<Copy> copies;
 };
 inline std::vector<Fiber> fibers;
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline unsigned current;
 inline Index thread_index, block_index, block_size, grid_size;
 inline int mistake; /* line of a barrier that was not reached by all, 0 if none */
 
+/* swapcontext() alone would do for both, but it makes a system call each time. */
+__attribute__((noinline)) inline void resume(Fiber &f) {
+  if (_setjmp(scheduler)) return;
+  if (f.started) _longjmp(f.point, 1);
+  f.started = true;
+  setcontext(&f.start);
+}
+
+__attribute__((noinline)) inline void suspend(Fiber &self) {
+  if (!_setjmp(self.point)) _longjmp(scheduler, 1);
+}
+
 inline void wait(Wait kind, int line) {
   Fiber &self = fibers[current];
   self.wait = kind, self.line = line;
-  swapcontext(&self.context, &scheduler);
+  suspend(self);
 }
 
 /* Lets the threads of one group go on when all that are alive wait at the same line. */
@@ -118,7 +135,7 @@ inline bool run_warp(const std::vector<unsigned> &warp, unsigned threads) {
     if (fibers[i].wait != RUNNING) continue;
     moved = true, current = i;
     thread_index = {i % block_size.x, i / block_size.x, 0};
-    swapcontext(&scheduler, &fibers[i].context);
+    resume(fibers[i]);
   }
   const unsigned first = warp[0] / 32 * 32;
   return release(WARP, first, std::min(first + 32, threads)) || moved;
@@ -138,18 +155,18 @@ template <class Body> int run_block(unsigned threads, Body body) {
   auto whole = [&body] {
     body();
     fibers[current].wait = DONE;
-    swapcontext(&fibers[current].context, &scheduler);
+    suspend(fibers[current]);
   };
   for (Fiber &f : fibers) {
-    f.stack.resize(1 << 16);
-    f.wait = RUNNING, f.group = 0;
+    if (!f.stack) f.stack.reset(new char[STACK]);
+    f.wait = RUNNING, f.started = false, f.group = 0;
     f.copies.clear();
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.data();
-    f.context.uc_stack.ss_size = f.stack.size();
-    f.context.uc_link = nullptr;
+    getcontext(&f.start);
+    f.start.uc_stack.ss_sp = f.stack.get();
+    f.start.uc_stack.ss_size = STACK;
+    f.start.uc_link = nullptr;
     void (*start)(void *) = entry<decltype(whole)>;
-    makecontext(&f.context, (void (*)())start, 1, &whole);
+    makecontext(&f.start, (void (*)())start, 1, &whole);
   }
   const auto warps = by_warp(order);
   for (bool moved = true; moved;) {

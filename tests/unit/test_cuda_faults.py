@@ -1,4 +1,4 @@
-"""The CPU stand-in is there to catch missing barriers, bounds and waits: most rungs have some planted.
+"""The CPU stand-in is there to catch missing barriers, bounds and waits: every rung it runs has some planted.
 
 Each fault is [file, what stands there, what is put in its place]; see tests/cuda_on_cpu/faults.py.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
 pytestmark = pytest.mark.skipif(bool(stand_in.missing()), reason=stand_in.missing() or "compilers are here")
@@ -173,8 +174,10 @@ TILES = {
     "no bound along K": [COPY, "right - i * RIGHT : 0", "BREADTH : 0"],
     "no bound on rows": [COPY, "i * DOWN < down", "true"],
 }
-SKINNY, MMA, BATCHED, COLUMNS = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu", "20_gemv_columns.cu"
+SKINNY, MMA, BATCHED = "21_skinny.cu", "21_skinny_mma.cu", "14_batched.cu"
+COLUMNS = "columns.cuh"
 ROW = "warp_dot.cuh"
+GEMV_SPLIT, THREAD_ROW, WARP_ROW = "20_gemv_split.cu", "20_gemv_thread_row.cu", "20_gemv_warp_row.cu"
 FAULTS |= {
     "cuda:13_split_k": MEETING,
     "cuda:14_batched": {
@@ -187,13 +190,27 @@ FAULTS |= {
     },
     "cuda:20_gemv_columns": {
         **{name: MEETING[name] for name in ("tickets not reset", "the first part only")},
-        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // no thread", "// no thread"],
-        "no odd entries": [COLUMNS, "mine[share.single(e)] = odd[e];", "mine[share.single(e)] = 0;"],
+        "no barrier before the groups add": [COLUMNS, "__syncthreads(); // partial", "// partial"],
+        "no odd entries": [COLUMNS, "mine[s.single(e)] = sums.single[e];", "mine[s.single(e)] = 0;"],
     },
     "cuda:20_gemv_vector": {
         "no head": [ROW, "i < head;", "i < 0;"],
         "no tail": [ROW, "i < count;", "i < 0;"],
         "no bound on the last pieces": [ROW, "if (!CHECKED || j * STRIDE < left)\n      sums", "sums"],
+    },
+    "cuda:20_gemv_split": {
+        "no barrier": [GEMV_SPLIT, "[warp] = mine;\n  __syncthreads();", "[warp] = mine;"],
+        "every thread stores": [GEMV_SPLIT, "(p, part, sums) && threadIdx.x == 0)", "(p, part, sums))"],
+        "parts overlap": MEETING["parts overlap"],
+    },
+    "cuda:20_gemv_thread_row": {
+        "no bound": [THREAD_ROW, "if (row >= p.m) return;", ""],
+        "an entry too many": [THREAD_ROW, "k < p.k;", "k <= p.k;"],
+    },
+    "cuda:20_gemv_warp_row": {
+        "no bound": [WARP_ROW, "if (row >= p.m) return;", ""],
+        "no bound on the last entries": [WARP_ROW, "k + (LOADS - 1) * WARP < p.k;", "k < p.k;"],
+        "no last entries": [WARP_ROW, "for (; k < p.k; k += WARP)", "for (; k < 0;)"],
     },
     "cuda:21_skinny": {
         "no wait": [SKINNY, WAIT, ""],
@@ -202,18 +219,67 @@ FAULTS |= {
         **TILES,
     },
     "cuda:21_skinny_mma": {
-        "no wait": [MMA, WAIT, ""],
-        "no bound on stores": [MMA, "if (r < p.m && s < p.n)", "if (r < p.m)"],
-        **TILES,
+        "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
+        "every part from the beginning": [MMA, "o.data += begin * k_stride;", ""],
+        **{name: MEETING[name] for name in ("every block writes C", "the first part only")},
     },
 }
+
+
+ADD, COPIED = "30_vector_add.cu", "31_copy.cu"
+FAULTS |= {
+    "cuda:30_vector_add": {
+        "no bound on packs read": [ADD, "if (at < packs) left[i]", "left[i]"],
+        "no bound on packs written": [ADD, "if (at >= packs) break;", ""],
+        "packs at any address": [ADD, "to_boundary(a) != phase || to_boundary(b) != phase", "false"],
+        "no bound on entries": [ADD, "if (at < n) from_acc", "from_acc"],
+        "no bound on single entries": [ADD, "blockIdx.x == 0 && single < p.n", "blockIdx.x == 0"],
+    },
+    "cuda:31_copy": {
+        "no bound on packs written": [COPIED, "if (at < packs) write_vector", "write_vector"],
+        "packs at any address": [COPIED, "if (to_boundary(a) != phase)", "if (false)"],
+        "no bound on entries": [COPIED, "if (at < n) c[at]", "c[at]"],
+        "no single entries": [COPIED, "blockIdx.x == 0 && single", "false && single"],
+    },
+    "cuda:10_mma_sync_fp64/64x64": {
+        "a wait for one stage too few": [GEMM, f"{WAIT}\n{TURN}", f"{LATE}\n{TURN}"],
+        "no barrier": [GEMM, TURN, "      next_tile"],
+        "a slab read too early": [GEMM, f"{WRITE}      __syncwarp();", WRITE],
+        "no bound on rows copied": PIECEWISE["no bound on rows copied"],
+    },
+    "cuda:10_mma_sync_tf32": {
+        "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
+        "no bound on columns copied": PIECEWISE["no bound on columns copied"],
+        "no bound on columns stored": SLABS["no bound on columns stored"],
+        "rows in the order of other types": ["mma_fragments.cuh", "sizeof(T) != 4 || K_INNER", "true"],
+    },
+}  # fmt: skip
+SMALLER = {
+    "cuda:10_mma_sync_tf32": {
+        "threads": (128, 1),
+        "tile": (64, 64, 32),
+        "shared_bytes": 49152,
+        "defines": {"WARPS_M": 2, "WARPS_N": 2, "STAGES": 3, "TILE_GROUP": 8},
+    }
+}
+"""What is different in a variant, where its own tile takes fibers long."""
+
+
+def dtype_of(name):
+    if "fp64" in name or "sliced" in name:  # sliced: in two passes
+        return "float64"
+    return "float16" if "mma" in name and "tf32" not in name else "float32"
+
+
+def test_every_kernel_that_runs_here_has_faults_planted():
+    can = {kernel.path.stem for kernel in cases.KERNELS.values() if not cases.has_assembly(kernel)}
+    assert can - {name.removeprefix("cuda:").split("/")[0] for name in FAULTS} == set()
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_stand_in_notices_every_planted_fault(name):
     faults = {"none": [], **FAULTS[name]}
-    dtype = "float16" if "mma" in name else "float64" if "sliced" in name else "float32"  # in two passes
-    asked = {"kernel": name, "dtype": dtype, "faults": faults}
+    asked = {"kernel": name, "dtype": dtype_of(name), "faults": faults, "variant": SMALLER.get(name, {})}
     done = subprocess.run(
         [sys.executable, "-m", "tests.cuda_on_cpu.faults"],
         cwd=ROOT, input=json.dumps(asked), capture_output=True, text=True,

@@ -11,6 +11,7 @@ import gc
 import numpy as np
 import pytest
 
+import backends
 from backends import Problem, _cuda_driver, _cuda_launch
 from backends.operands import numpy_dtype
 from tests import cuda_shapes as shapes
@@ -87,7 +88,7 @@ def launch(kernel, p, a, b, c):
         d.call("cuStreamDestroy_v2", stream)
 
 
-@gpu.each_gemm_once
+@gpu.each_size("gemm")
 def test_a_result_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     room(ROWS * COLUMNS, dtype)
     rng, k = np.random.default_rng(0), 3
@@ -108,12 +109,30 @@ def test_a_result_of_more_than_2_to_31_entries(kernel, dtype, cupy):
         assert wrong.size == 0, f"{wrong.size} rows are wrong, the first is {start + wrong[0]}"
 
 
-@gpu.each_once
+@gpu.each_size("gemm", variants=False)
+def test_products_of_more_than_2_to_31_entries_together(kernel, dtype, cupy):
+    m, n, k = 67, 61, 3
+    batch = LIMIT // (m * n) + 2
+    room(batch * (m * n + m * k + k * n), dtype)
+    p = Problem(m=m, n=n, k=k, batch=batch, dtype=dtype, math=shapes.math_of(kernel, dtype))
+    rng = np.random.default_rng(3)
+    a, b = (repeated(cupy, small(rng, PERIOD), dtype, batch * size) for size in (m * k, k * n))
+    c = blank(cupy, batch * m * n, dtype)
+    launch(kernel, p, a, b, c)
+    for start in range(0, batch, 20_011):
+        some = slice(start, min(batch, start + 20_011))
+        left, right, got = (
+            floats(cupy, x.reshape(batch, *shape)[some], dtype)
+            for x, shape in ((a, (m, k)), (b, (k, n)), (c, (m, n)))
+        )
+        wrong = (got != cupy.matmul(left, right)).any(axis=(1, 2))
+        assert not bool(wrong.any()), f"product {start + int(wrong.argmax())} is wrong"
+
+
+@gpu.each_size("gemm", "gemv")
 def test_an_operand_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     """A is zero but for a few rows, those around 2^31 entries among them: so is C, or it is made of them."""
     op = kernel.header.op
-    if op not in ("gemm", "gemv"):
-        pytest.skip("no GPU test of a matrix: vectors have one of their own")
     room(ROWS * COLUMNS, dtype)
     rng = np.random.default_rng(1)
     transposed = op == "gemv" and kernel.header.transposes == ("t",)
@@ -149,11 +168,9 @@ def rounded(values, dtype):
     return np.asarray(values, np.float32).astype(numpy_dtype(dtype)).astype(np.float64)
 
 
-@gpu.each_once
+@gpu.each_size("vector_add", "copy")
 def test_vectors_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     op = kernel.header.op
-    if op not in ("vector_add", "copy"):
-        pytest.skip("no GPU test of a vector: matrices have one of their own")
     room((2 if op == "copy" else 3) * LENGTH, dtype)
     rng = np.random.default_rng(2)
     pieces = [small(rng, PERIOD) for _ in range(2)]
@@ -162,21 +179,38 @@ def test_vectors_of_more_than_2_to_31_entries(kernel, dtype, cupy):
     c = blank(cupy, LENGTH, dtype)
     p = Problem(op=op, n=LENGTH, dtype=dtype, math=shapes.math_of(kernel, dtype))
     launch(kernel, p, a, b, c)
-    want = pieces[0] + pieces[1] if op == "vector_add" else pieces[0]
-    whole = LENGTH // PERIOD * PERIOD
-    expected = placed(cupy, want, dtype)
+    repeats(cupy, c, pieces[0] + pieces[1] if op == "vector_add" else pieces[0], dtype)
+
+
+@gpu.each_size("gemv")
+def test_a_gemv_of_more_than_2_to_31_rows(kernel, dtype, cupy):
+    transposed = kernel.header.transposes == ("t",)
+    how = {"dtype": dtype, "math": shapes.math_of(kernel, dtype)}
+    p = Problem(op="gemv", m=LENGTH, n=1, trans_a=transposed, **how)
+    if reason := backends.get(kernel.name).supports(p):
+        pytest.skip(f"no GPU has such a grid: {reason}")
+    room(2 * LENGTH, dtype)
+    piece = small(np.random.default_rng(4), PERIOD)
+    a, x, y = repeated(cupy, piece, dtype), placed(cupy, [3], dtype), blank(cupy, LENGTH, dtype)
+    launch(kernel, p, a, x, y)
+    repeats(cupy, y, 3 * piece, dtype)
+
+
+def repeats(cupy, c, piece, dtype):
+    """Is the vector that piece again and again?"""
+    whole, expected = len(c) // PERIOD * PERIOD, placed(cupy, piece, dtype)
     for start in range(0, whole, 256 * PERIOD):
         part = c[start : min(whole, start + 256 * PERIOD)].reshape(-1, PERIOD)
         assert bool((part == expected).all()), f"wrong between {start} and {start + part.size}"
-    assert bool((c[whole:] == expected[: LENGTH - whole]).all())
+    assert bool((c[whole:] == expected[: len(c) - whole]).all())
 
 
-def repeated(cupy, piece, dtype):
-    """A vector of LENGTH entries that repeats the piece."""
+def repeated(cupy, piece, dtype, length=LENGTH):
+    """A vector that repeats the piece."""
     one = placed(cupy, piece, dtype)
-    whole = LENGTH // PERIOD
-    found = cupy.empty(LENGTH, one.dtype)
+    whole = length // PERIOD
+    found = cupy.empty(length, one.dtype)
     for start in range(0, whole * PERIOD, 256 * PERIOD):
         found[start : min(whole * PERIOD, start + 256 * PERIOD)].reshape(-1, PERIOD)[...] = one
-    found[whole * PERIOD :] = one[: LENGTH - whole * PERIOD]
+    found[whole * PERIOD :] = one[: length - whole * PERIOD]
     return found

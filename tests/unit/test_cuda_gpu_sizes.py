@@ -38,10 +38,38 @@ def test_odd_numbers_of_k_tiles(kernel, dtype):
     run(kernel, dtype, shapes.odd_k_tiles(kernel))
 
 
-@gpu.each_gemm_once
+@gpu.each_size("gemm")
 @pytest.mark.parametrize("direction", ["tall", "wide"])
 def test_more_than_65535_tiles_in_one_direction(kernel, dtype, direction):
     tile_m, tile_n, _ = kernel.variant.tile
     m, n = (65_600 * tile_m + 1, 1) if direction == "tall" else (1, 65_600 * tile_n + 1)
     p = Problem(m=m, n=n, k=1, dtype=dtype, math=shapes.math_of(kernel, dtype))
     cases.check(kernel, p, cases.Layout(1, 0))
+
+
+@gpu.each_size("gemv")
+def test_more_than_65535_tiles_of_rows(kernel, dtype):
+    """Vectors have as many in `test_cuda_gpu_large.py`."""
+    transposed = kernel.header.transposes == ("t",)
+    m = 65_600 * kernel.variant.tile[0] + 1
+    p = Problem(op="gemv", m=m, n=3, trans_a=transposed, dtype=dtype, math=shapes.math_of(kernel, dtype))
+    cases.check(kernel, p, cases.Layout(1, 0))
+
+
+PERSISTENT = [(k, dtype) for k, dtype in gpu.KINDS if k.header.launcher == "tma"]
+each_persistent = pytest.mark.parametrize(("kernel", "dtype"), PERSISTENT, ids=gpu.name)
+
+
+@each_persistent
+def test_rounds_of_tiles_pieces_and_edges(kernel, dtype):
+    for i, (m, n, k) in enumerate(shapes.rounds(kernel)):
+        p = Problem(m=m, n=n, k=k, dtype=dtype, math=shapes.math_of(kernel, dtype), trans_b=i % 2 > 0)
+        cases.check(kernel, p, cases.Layout(0, 0, 8))
+        small = Problem(m=300, n=400, k=k, batch=5, dtype=dtype, math=p.math, beta=-2.0)
+        cases.check(kernel, small, cases.Layout(0, 0, 8))
+
+
+@each_persistent
+def test_rows_that_begin_in_the_middle_of_lines(kernel, dtype):
+    for seed, (problem, layout) in enumerate(shapes.woven(kernel, dtype)):
+        cases.check(kernel, problem, layout, seed)

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import backends
-from backends import Problem, Unavailable, _cuda_driver, _cuda_launch
+from backends import Problem, Unavailable, _cuda_driver, _cuda_launch, _cuda_realign
 from backends import _cuda_compile as compiling
 from backends.cuda_kernels import CudaKernel, load
 from backends.operands import numpy_dtype
+from suite.verify_compile import layouts
 from tests import cuda_cases as cases
 from tests.cuda_on_cpu import device as stand_in
 
@@ -51,9 +52,19 @@ def dtypes(kernel):
         yield dtype
 
 
+@pytest.fixture(scope="module")
+def compiled_ahead(request):
+    """What the tests that were chosen need is compiled while the first of them run."""
+    chosen = [getattr(item, "callspec", None) for item in request.session.items]
+    kernels = {c.params["kernel"].name: c.params["kernel"] for c in chosen if c and "order" in c.params}
+    wanted = [(k.name, d, more) for k in kernels.values() for d in dtypes(k) for more in layouts(k, d)]
+    with stand_in.compiled_ahead(wanted):
+        yield
+
+
 @pytest.mark.parametrize("order", ["forward", "reverse", "random"])
 @pytest.mark.parametrize("kernel", ON_CPU, ids=lambda k: k.name)
-def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, device, monkeypatch):
+def test_exact_at_and_beside_the_tile_in_every_layout(kernel, order, compiled_ahead, device, monkeypatch):
     monkeypatch.setenv("KERNEL_ORDER", order)
     step = next((n for file, n in FEW.items() if kernel.path.name.startswith(file)), 2)
     start = ["forward", "reverse", "random"].index(order)
@@ -73,6 +84,25 @@ def test_batches(name, device):
     math = kernel.header.math[0]
     p = Problem(m=5, n=35, k=18, batch=3, dtype=dtype, math=math, trans_b=True, beta=-2.0)
     cases.check(kernel, p, cases.Layout(1, 3))
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved", "direct"])
+@pytest.mark.parametrize(
+    "name", ["cuda:09_wmma_staged/128x128", "cuda:10_mma_sync/64x64", "cuda:10_mma_sync_tf32"]
+)
+def test_operands_that_begin_anywhere_are_moved_or_read_where_they_are(name, moved, device, monkeypatch):
+    moves = []
+    prepare = _cuda_realign.prepare
+    monkeypatch.setattr(_cuda_launch, "realigns", lambda kernel, p: moved)
+    monkeypatch.setattr(_cuda_realign, "prepare", lambda *a: moves.append(prepare(*a)) or moves[-1])
+    monkeypatch.setenv("FAKE_ALIGN", "16" if moved else "2")  # one entry too far is one page too far
+    kernel = cases.KERNELS[name]
+    dtype, math = kernel.header.dtypes[0], kernel.header.math[0]
+    for layout, stored in ((cases.Layout(1), "nn"), (cases.Layout(3, 1), "tt"), (cases.Layout(0, 2), "tn")):
+        a, b = (s == "t" for s in stored)
+        p = Problem(m=67, n=71, k=139, batch=2, dtype=dtype, math=math, trans_a=a, trans_b=b)
+        cases.check(kernel, p, layout, bare=layout.offset == 0)
+    assert len([m for m in moves if m]) == (3 if moved else 0)
 
 
 @pytest.mark.parametrize("shape", [(70_001, 1, 2), (1, 140_001, 1)], ids=["tall", "wide"])

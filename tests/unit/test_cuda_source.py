@@ -66,6 +66,7 @@ def test_a_good_header_gives_its_values_to_the_compiler(write):
         ('math = ["fp32"]', 'math = ["fp32", "fp64"]', "math has 2 entries for 1 dtypes"),
         ('math = ["fp32"]', 'math = ["fp64"]', "math 'fp64' is no arithmetic of float32"),
         ('"grid2d"', '"grid3d"', "`$.launcher`"),
+        ('"grid2d"', '"linear"\n// realigns = true', "realigns is for launcher 'grid2d', not 'linear'"),
         ("min_sm = 50", 'min_sm = "50"', "`$.min_sm`"),
         ("threads = [32, 8]", "threads = [32]", "`$.variant[0].threads`"),
         ("threads = [32, 8]", "threads = [64, 32]", "threads [64, 32]"),

@@ -52,10 +52,45 @@ def test_realigned_lines_begin_at_multiples_of_16_bytes_and_can_be_taken():
     assert turned.to == matrix(address=0, rows=64, columns=10, ld=12, batch_stride=64 * 12, itemsize=4)
 
 
+def test_short_lines_are_moved_by_a_warp_each():
+    assert realign.step(matrix(rows=1001, columns=17, ld=17), False).blocks == 126
+    assert realign.step(matrix(rows=3, columns=1025, ld=1025, batch=2, batch_stride=3075), False).blocks == 2
+    assert realign.step(matrix(rows=33, columns=65, itemsize=4), True).blocks == 6
+    assert realign.step(matrix(), False).blocks == 0
+
+
 def test_what_can_be_taken_or_is_empty_stays():
     for m in (matrix(), matrix(columns=0, ld=1, address=3), matrix(rows=0)):
         assert realign.step(m, turned=False) == realign.Step(m, None)
         assert realign.step(m, turned=False).size == 0
+
+
+def test_what_is_aligned_stays_whatever_its_extents():
+    huge = matrix(rows=2**31)
+    assert realign.step(huge, False, tma.aligned).to is None and realign.step(huge, False).to is not None
+    assert realign.step(matrix(ld=65), False, tma.aligned).to == matrix(address=0, ld=64, batch_stride=640)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "alpha", "moved"),
+    [
+        ("cuda:10_mma_sync", 65, 1.0, True),
+        ("cuda:10_mma_sync", 64, 1.0, False),
+        ("cuda:10_mma_sync", 65, 0.0, False),
+        ("cuda:10_mma_sync_fp64", 65, 1.0, False),
+        ("cuda:01_naive", 65, 1.0, False),
+    ],
+)
+def test_operands_are_moved_for_long_products_of_kernels_that_ask_for_it(name, k, alpha, moved):
+    p = Problem(m=9, n=9, k=k, alpha=alpha)
+    assert _cuda_launch.realigns(KERNELS[name], p) is moved
+
+
+def test_kernels_that_have_operands_moved_include_the_code_that_does_it():
+    wanting = {k.path for k in KERNELS.values() if k.header.realigns}
+    assert wanting
+    for path in wanting:
+        assert "realign.cuh" in {header.name for header in source.includes(path)[0]}
 
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), LAYOUTS)
@@ -104,7 +139,7 @@ def test_maps_are_of_128_byte_boxes_with_the_batch_as_third_dimension():
     b = matrix(8192, 48, 200, 208, 3, 9984)
     c = matrix(512, 100, 200, 200, 3, 20_000)
     buffers = tma.maps(driver, WGMMA, p, (a, b, c))
-    assert [tma.map_address(x) % 64 for x in buffers] == [0, 0, 0]
+    assert [tma.map_address(x) % 64 for x in buffers] == [0, 0, 0, 0]
     kinds = [(m[1], m[2], m[3], m[4], m[5], m[6], m[9]) for m in driver.maps]
     assert kinds == [
         (1, 3, 4096, [48, 100, 3], [96, 9600], [64, 128, 1], 3),
@@ -145,11 +180,46 @@ def test_float32_is_rounded_to_tf32_by_the_engine_unless_it_must_stay_whole():
     assert elements == {"tf32": 11, "3xtf32": 7}
 
 
+@pytest.mark.parametrize(
+    ("rows", "ld", "changes", "expected"),
+    [
+        (4104, 4104, {}, (8, 4096)),  # lines begin 16 bytes further on in each row
+        (4104, 4112, {}, (4, 4096)),
+        (4104, 4128, {}, (2, 4096)),
+        (4104, 4160, {}, (1, 0)),  # every row begins with a line of 128 bytes
+        (1000, 1000, {}, (1, 0)),  # too few rows: 4 times 256 are one tile of each kind
+        (2047, 4104, {}, (1, 0)),
+        (2048, 4104, {}, (8, 2048)),
+        (4104, 4104, {"trans_a": True}, (1, 0)),
+        (4104, 4104, {"batch": 2}, (1, 0)),
+        (4104, 4101, {}, (1, 0)),  # realigned first
+    ],
+)
+def test_rows_are_woven_where_lines_begin_in_the_middle(rows, ld, changes, expected):
+    p = Problem(m=rows, n=64, k=4096, dtype="float16", **changes)
+    a, c = matrix(rows=rows, columns=4096, ld=ld), matrix(rows=rows)
+    assert tma.woven(WGMMA, p, a, c) == expected
+    assert tma.woven(WGMMA, p, a, c._replace(address=2)) == (1, 0), "C must be written by boxes"
+
+
+def test_woven_rows_are_the_second_dimension_of_their_maps():
+    driver = Driver()
+    p = Problem(m=4104, n=64, k=4096, dtype="float16")
+    a, c = matrix(256, 4104, 4096, 4104), matrix(512, 4104, 64, 72)
+    buffer = tma.woven_maps(driver, WGMMA, p, a, c)
+    assert [(m[3], m[4], m[5], m[6]) for m in driver.maps] == [
+        (256, [4096, 512, 8], [8 * 8208, 8208], [64, 128, 1]),
+        (512, [64, 512, 8], [8 * 144, 144], [64, 64, 1]),
+    ]
+    numbers = (ctypes.c_longlong * 2).from_address(tma.map_address(buffer) + 256)
+    assert list(numbers) == [4096, 8]
+
+
 def test_no_map_for_what_is_not_read_or_cannot_be_written():
     driver = Driver()
     p = Problem(m=10, n=10, k=0, dtype="float16")
     nothing = matrix(rows=10, columns=0)
-    assert len(tma.maps(driver, WGMMA, p, (nothing, nothing, matrix(address=2)))) == 3 and not driver.maps
+    assert len(tma.maps(driver, WGMMA, p, (nothing, nothing, matrix(address=2)))) == 4 and not driver.maps
 
 
 @pytest.mark.parametrize("compute", [(8, 0), (9, 0), (10, 0)])

@@ -73,7 +73,11 @@ def test_two_readings_make_one_record():
     assert merged(before, after) == Clocks(
         before_mhz=1980, after_mhz=1700, nominal_mhz=1980, throttle=("sw_power_cap", "sw_thermal")
     )
-    assert merged(None, None) is None
+    assert merged(None, None) is None and merged() is None
+    warm, hot = Clocks(temperature_c=50), Clocks(temperature_c=70, power_w=500.0, throttle=("hw_thermal",))
+    both = merged(before, warm, hot, None)
+    assert (both.temperature_c, both.power_w, both.after_mhz) == (70, 500.0, None)
+    assert both.throttle == ("hw_thermal", "sw_power_cap")
     assert merged(None, after).after_mhz == 1700
 
 
@@ -92,7 +96,7 @@ def test_throttled(reading, expected):
 
 
 class Nvml:
-    """Answers as NVML does: 1980 MHz nominal, 1200 now, held back by power and by being idle."""
+    """Answers as NVML does: 1980 MHz nominal, 1200 now, held back by power and idling; 61 °C, 689.5 W."""
 
     @staticmethod
     def _give(target, value):
@@ -108,6 +112,12 @@ class Nvml:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, target):
         return self._give(target, 0x04 | 0x01)
 
+    def nvmlDeviceGetTemperature(self, handle, sensor, target):
+        return self._give(target, 61)
+
+    def nvmlDeviceGetPowerUsage(self, handle, target):
+        return self._give(target, 689_500)
+
 
 class Denied(Nvml):
     """Answers everything with an error code."""
@@ -119,7 +129,9 @@ class Denied(Nvml):
 
 def test_a_gpu_is_read_through_nvml(monkeypatch):
     monkeypatch.setattr(clocks, "_nvml", lambda: (Nvml(), None))
-    assert read_clocks("cuda") == Clocks(before_mhz=1200, nominal_mhz=1980, throttle=("sw_power_cap",))
+    assert read_clocks("cuda") == Clocks(
+        before_mhz=1200, nominal_mhz=1980, throttle=("sw_power_cap",), temperature_c=61, power_w=689.5
+    )
     monkeypatch.setattr(clocks, "_nvml", lambda: (Denied(), None))
     assert read_clocks("cuda") == Clocks()
     monkeypatch.setattr(clocks, "_nvml", lambda: None)

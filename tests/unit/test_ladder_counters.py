@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import msgspec
+import psutil
 import pytest
 
 from backends import Problem
@@ -89,13 +93,62 @@ def test_counters_go_into_the_cells_that_were_timed(ncu):
     assert "--clock-control" in run.words and run.words[run.words.index("--clock-control") + 1] == "none"
 
 
-def test_what_ncu_refuses_is_one_line(ncu):
-    text = "==PROF== x\n==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n"
-    found, said = counters.count(RUN, ending(1, text))
-    assert found == RUN
-    assert said == (
-        "no counters of gemm 64x64x64: ncu ended with 1: ERR_NVGPUCTRPERM - The user does not have permission"
-    )
+DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_counters_that_may_not_be_read_are_one_line_and_one_run(ncu, code):
+    other = msgspec.structs.replace(RUN.cells[0], problem=Problem(m=128, n=128, k=128))
+    runs = []
+
+    def run(words):
+        runs.append(words)
+        return subprocess.CompletedProcess(words, code, f"==PROF== x\n{DENIED}\n{HEAD}\n", "")
+
+    found, said = counters.count(msgspec.structs.replace(RUN, cells=(*RUN.cells, other)), run)
+    assert all("counters" not in cell.config for cell in found.cells) and len(runs) == 1
+    assert said == "no counters: ncu: ERR_NVGPUCTRPERM - The user does not have permission"
+
+
+def test_an_error_of_one_problem_leaves_the_others(ncu):
+    other = msgspec.structs.replace(RUN.cells[0], problem=Problem(m=128, n=128, k=128))
+    answers = iter([(3, "==ERROR== a kernel failed"), (0, listed("empty_kernel", "naive"))])
+
+    def run(words):
+        return subprocess.CompletedProcess(words, *next(answers), "")
+
+    found, said = counters.count(msgspec.structs.replace(RUN, cells=(*RUN.cells, other)), run)
+    assert said == "no counters of gemm 64x64x64: ncu ended with 3: a kernel failed"
+    assert ["counters" in cell.config for cell in found.cells] == [False, False, False, True]
+
+
+def test_an_error_without_an_exit_status_is_said_too(ncu):
+    _, said = counters.count(RUN, ending(0, f"==ERROR== no kernels were profiled\n{HEAD}\n"))
+    assert said == "no counters of gemm 64x64x64: ncu: no kernels were profiled"
+
+
+def test_ncu_that_takes_too_long_ends_with_what_it_started(ncu, monkeypatch, tmp_path):
+    child = tmp_path / "child"
+    script = f"sleep 60 & echo $! > {child}; wait"
+    monkeypatch.setattr(counters, "LIMIT_S", 1.0)
+    monkeypatch.setattr(counters, "command", lambda *_: ["sh", "-c", script])
+    _, said = counters.count(RUN)
+    assert said == "no counters of gemm 64x64x64: it did not end in time"
+    number = int(child.read_text())
+    for _ in range(100):
+        if not alive(number):
+            return
+        time.sleep(0.05)
+    os.kill(number, signal.SIGKILL)
+    pytest.fail("what ncu had started went on")
+
+
+def alive(number):
+    """Does the process run? One that has ended and waits to be reaped does not."""
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_without_ncu_the_line_has_the_cure(monkeypatch):

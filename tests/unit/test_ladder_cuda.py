@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import itertools
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from backends import Problem, _cuda_compile, _cuda_source, cublas
+from backends._cuda_driver import CudaError
 from backends._cuda_peaks import Rate
 from suite import (
     journal,
@@ -27,9 +31,10 @@ from suite.analysis import ladder_cuda as analysis
 from suite.exits import Exit, Stop
 from suite.experiments import _ladder_cuda as experiment
 from suite.experiments import ladder as command
-from suite.ladder_cuda_measure import CudaClimb, checked
+from suite.ladder_cuda_measure import CudaClimb, CudaGroup, Spoiled, checked
 from suite.ladder_cuda_plan import CudaRequest
-from suite.record import GateResult
+from suite.ladder_measure import Trial
+from suite.record import Clocks, GateResult
 from suite.render import ladder as render
 from suite.render.ladder_cuda_details import notes
 from tests.cuda_on_cpu import device as stand_in
@@ -41,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PEAK_FLOP_S, PEAK_BYTE_S = 1e12, 1e11
 
 
-def right(sessions, seed):
+def right(sessions, seed, raised):
     return [GateResult(ok=True, max_error=1e-8) for _ in sessions]
 
 
@@ -72,9 +77,27 @@ def world():
     cublas.library.cache_clear()
 
 
+def reader():
+    """Clocks that fall by 15 MHz with each reading, of a GPU that grows warmer."""
+    count = itertools.count()
+
+    def read(device):
+        n = next(count)
+        reasons = ("sw_power_cap",) if n % 2 else ()
+        return Clocks(
+            before_mhz=1980 - 15 * n,
+            nominal_mhz=1980,
+            throttle=reasons,
+            temperature_c=40 + n,
+            power_w=600.0 + n,
+        )
+
+    return read
+
+
 def climb(asked=ASKED, gate=right):
     one = experiment.climb_of(asked, ladder_cuda.CudaLadder())
-    one.gates = gate
+    one.gates, one.read = gate, reader()
     peaks = {"bytes": Rate(PEAK_BYTE_S, "loads"), "fp32": Rate(PEAK_FLOP_S, "FFMA")}
     one.provider.peak = lambda kind, seconds: peaks[kind]
     return one
@@ -133,6 +156,25 @@ class TestClimb:
         assert config["flop_per_byte"] == {"tile": 8.0} and config["occupancy"] == 1.0
         assert config["registers"] == 32 and config["local_bytes"] == 0
 
+    def test_clocks_are_read_after_every_round(self, run):
+        (first,) = {c.clocks for c in run.cells if c.problem == run.cells[0].problem}
+        assert first == Clocks(
+            before_mhz=1980,
+            after_mhz=1980 - 15 * 5,
+            nominal_mhz=1980,
+            throttle=("sw_power_cap",),
+            temperature_c=45,
+            power_w=605.0,
+        )
+        assert all(c.clocks for c in run.cells)
+
+    def test_a_reader_that_raises_stops_nothing(self, world):
+        one = climb(msgspec.structs.replace(ASKED, parts=("copy",)))
+        one.read = lambda device: 1 / 0
+        found = command.measure(one)
+        assert all(c.samples_s and c.clocks is None for c in found.cells)
+        assert "Clocks, temperature and power could not be read." in shown(found)
+
     def test_an_interrupted_climb_is_gone_on_with(self, world, tmp_path):
         asked = msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,))
         path, first = tmp_path / "kept.jsonl", climb(asked)
@@ -166,8 +208,8 @@ class TestClimb:
     def test_a_wrong_rung_is_not_timed_and_ends_the_command_with_an_error(self, world):
         bad = GateResult(ok=False, failed="exact", detail="C[3, 3] is 1")
 
-        def gate(sessions, seed):
-            good = right(sessions, seed)
+        def gate(sessions, seed, raised):
+            good = right(sessions, seed, raised)
             return [bad if s.info.kernel == "shared_tile" else g for s, g in zip(sessions, good, strict=True)]
 
         one = climb(msgspec.structs.replace(ASKED, parts=("square",)), gate)
@@ -178,15 +220,158 @@ class TestClimb:
 
     def test_a_first_call_that_loads_a_library_does_not_pass_for_a_slow_one(self, world, monkeypatch):
         one = climb(msgspec.structs.replace(ASKED, parts=("copy",)))
-        problem = Problem(op="copy", n=64)
-        group = one.group(problem, one.chosen(), one.clock.now() + 1.0, 0)
-        calls = iter([30.0, 1e-5])
-        monkeypatch.setattr(ladder_cuda_measure, "timed", lambda *_: next(calls))
-        assert group._second_call(None, next(calls)) == 1e-5
+        group = one.group(Problem(op="copy", n=64), one.chosen(), one.clock.now() + 1.0, 0)
+        ours, library = (Trial(rung) for rung in (group.rungs[0], one.chosen()[-1]))
+        monkeypatch.setattr(ladder_cuda_measure, "timed", lambda *_: 1e-5)
+        assert group._second_call(ours, None, 0.3) == group._second_call(library, None, 0.3) == 1e-5
+        one.rates = {(trial.rung.name, "float32"): 1e12 for trial in (ours, library)}
+        assert group._second_call(ours, None, 0.3) == 0.3, "a slow kernel is not run more often than it must"
+        assert group._second_call(library, None, 0.3) == 1e-5
+
+    def test_a_slow_rung_may_take_its_part_of_the_time_left(self, world):
+        one = climb(ASKED)
+        group = one.group(Problem(m=64, n=64, k=64), one.chosen(), one.clock.now() + 8.0, 0)
+        trial = Trial(group.rungs[0])
+        assert group._too_slow(trial, 0.05) == group._too_slow(trial, 0.1) == ""
+        assert "a run takes about 0.2 s, checking and timing it 1.6 s: more than 1/8" in group._too_slow(
+            trial, 0.2
+        )
+
+    def test_what_is_needed_is_compiled_ahead(self, world, monkeypatch):
+        one, opened, early = climb(msgspec.structs.replace(ASKED, parts=("gemv",))), [], []
+        real = _cuda_compile.compile_kernel
+        monkeypatch.setattr(
+            _cuda_compile, "compile_kernel", lambda name, *a: early.append(name) or real(name, *a)
+        )
+        monkeypatch.setattr(one, "group", lambda *_: opened.append(list(early)) or pytest.skip("enough"))
+        with pytest.raises(pytest.skip.Exception):
+            list(one.run())
+        assert opened == [["cuda:20_gemv_warp_row"]]
 
     def test_the_real_gate_passes_on_the_stand_in(self, world):
         one = climb(msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,)), checked)
         assert [c for c in command.measure(one).cells if not c.gate.ok or not c.samples_s] == []
+
+
+SPOILING = """
+import json, sys
+from pathlib import Path
+import pytest
+from backends import _cuda_compile, cublas
+from backends._cuda_peaks import Rate
+from suite import ladder_cuda
+from suite.cli import main
+from tests.cuda_on_cpu import device as stand_in
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(cublas, "library_paths", lambda path=str(stand_in.library("cublas")): [path])
+    patch.setattr(_cuda_compile, "version", lambda: (13, 0))
+    patch.setattr(ladder_cuda.CudaLadder, "peak", lambda *_: Rate(1e12, "FFMA"))
+    with stand_in.device():
+        with Path(sys.argv[0]).with_suffix(".starts").open("a") as file:
+            file.write(json.dumps(sys.argv[1:]) + "\\n")
+        main()
+"""
+
+
+@needs_compilers
+class TestSpoiled:
+    """A kernel after which no call of CUDA in its process works any more: `shared_tile`, found out late."""
+
+    ASKED = msgspec.structs.replace(ASKED, parts=("square", "copy"), sizes=(16,))
+
+    @pytest.fixture
+    def spoiling(self, world, monkeypatch):
+        monkeypatch.setenv("FAKE_SPOIL", "shared_tile")
+        stand_in._forget()
+        yield
+        monkeypatch.delenv("FAKE_SPOIL")
+        stand_in._forget()
+
+    def test_the_climb_ends_and_the_next_process_leaves_the_rung_out(self, spoiling, tmp_path):
+        path, first = tmp_path / "kept.jsonl", climb(self.ASKED, checked)
+        first.journal = command.journal_for(first, path, resume=False)
+        with pytest.raises(Spoiled, match=r"02_shared_tile spoiled CUDA .* at 16x16x16: .*700") as caught:
+            command.measure(first)
+        first.journal.close()
+        assert [c.problem.op for c in caught.value.run.cells if c.samples_s] == ["copy"] * 4
+        assert caught.value.run.cells[-1].gate.failed == "error" and not caught.value.run.complete
+
+        stand_in._forget()  # as in a fresh process
+        again = climb(self.ASKED, checked)
+        again.journal = command.journal_for(again, path, resume=True)
+        found = command.measure(again)
+        again.journal.close()
+        timed = {c.config["rung"]: bool(c.samples_s) for c in found.cells if c.problem.op == "gemm"}
+        assert timed == {
+            "01_naive": True, "01_naive/uncoalesced": True, "02_shared_tile": False, "cublas": True,
+        }  # fmt: skip
+        with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
+            command.ending(found, None, again.provider)
+        assert "spoiled CUDA for its whole process" in shown(found)
+
+    def test_whoever_raised_first_in_the_check_is_blamed(self, spoiling, monkeypatch):
+        one = climb(self.ASKED, checked)
+        monkeypatch.setattr(CudaGroup, "_prepare", silent(CudaGroup._prepare))
+        with pytest.raises(Spoiled, match=r"^02_shared_tile spoiled CUDA"):
+            list(one.run())
+
+    def test_a_peak_is_no_rung(self, spoiling):
+        one = climb(self.ASKED)
+
+        def peak(kind, seconds):
+            raise CudaError("launch of peak", 700, "CUDA_ERROR", "error")
+
+        one.provider.peak = peak
+        with pytest.raises(Spoiled, match="the peak of fp32: launch of peak") as caught:
+            list(one.run())
+        assert caught.value.cell is None
+
+    def test_without_a_journal_what_was_measured_is_shown_and_is_an_error(self, spoiling):
+        one = climb(self.ASKED, checked)
+        with pytest.raises(Spoiled) as caught:
+            command.measure(one)
+        found = experiment.go_on(one, caught.value, 1.0)
+        assert "31_copy" in shown(found)
+        with pytest.raises(Stop, match="wrong results: 02_shared_tile"):
+            command.ending(found, None, one.provider)
+        whole = msgspec.structs.replace(found, cells=found.cells[:-1])
+        with pytest.raises(Stop, match="CUDA was lost in this process"):
+            command.ending(whole, None, one.provider)
+
+    def test_the_command_goes_on_in_a_fresh_process(self, world, tmp_path):
+        script, target = tmp_path / "climb.py", tmp_path / "run.json"
+        script.write_text(SPOILING)
+        words = ["ladder", "--device", "cuda", "--part", "square,ragged", "--sizes", "16", "--ragged", "17"]
+        for name in ("01_naive", "02_shared_tile"):
+            words += ["--rung", name]
+        words += ["--time-budget", "60", "-q", "--export-json", str(target)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_SPOIL": "shared_tile"}
+        env["XDG_STATE_HOME"] = str(tmp_path)
+        done = subprocess.run(
+            [sys.executable, str(script), *words], env=env, cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 1, done.stderr
+        assert "note: 02_shared_tile spoiled CUDA for its whole process at 16x16x16" in done.stderr
+        assert "error: wrong results: 02_shared_tile" in done.stderr
+        starts = [json.loads(line) for line in script.with_suffix(".starts").read_text().splitlines()]
+        assert len(starts) == 2 and starts[1][: len(words)] == words and "--resume" in starts[1]
+        cells = journal.load_run(target).cells
+        assert {(c.config["rung"], c.problem.m) for c in cells if c.samples_s} == {
+            (name, size) for name in ("01_naive", "cublas") for size in (16, 17)
+        }
+        assert list((tmp_path / "gemm-crossover").glob("*.jsonl")) == [], "the journal is not left behind"
+
+
+def silent(prepare):
+    """`_prepare` on a device where the kernel that spoils it has not been launched yet."""
+
+    def prepared(self, bench, trial):
+        stand_in.spoil(False)
+        prepare(self, bench, trial)
+        stand_in.spoil(True)
+
+    return prepared
 
 
 def groups(run):
@@ -207,6 +392,7 @@ class TestTables:
             "occupancy",
             "FLOP/B", "float32 in fp32, y = A x: GB/s", "% of the nearest whole size", "by FFMA",
             "starting an empty kernel", "4.00 µs", "TFLOP/s over size; the line is the peak",
+            "SM clock after the rounds", "(at most 1980), up to", "slowed down by sw_power_cap.",
             "c = a: GB/s", "2^6",
         ):  # fmt: skip
             assert words in text, words
@@ -244,6 +430,12 @@ class TestTables:
         there = " ".join(notes(msgspec.structs.replace(wider, cells=cells), here))
         assert "Not here" not in there and "only those stand here whose CTA tile fits into C." in there
 
+    def test_a_peak_that_is_missing_says_why(self, run):
+        why = {"fp32, ffma": "it does not compile", "bytes, copy": "no room", "fp64, dfma": "another"}
+        text = shown(msgspec.structs.replace(run, options=run.options | {"absent_peaks": why}))
+        assert "No peak of fp32, ffma: it does not compile" in text and "bytes, copy: no room" in text
+        assert "dfma" not in text
+
     def test_one_arithmetic_after_the_other_however_it_was_measured(self, run):
         cells = [c for c in run.cells if c.config["part"] in ("square", "copy")]
         other = [
@@ -265,6 +457,7 @@ class TestTables:
         first = rows[0]
         assert float(first["flop_s"]) > 0 and first["roof_instruction"] == "FFMA"
         assert first["flop_per_byte_tile"] == "0.25" and first["gate"] == "ok"
+        assert float(first["power_w"]) >= 600 and first["throttle"] == "sw_power_cap"
         text = render.makers(run)["markdown"]().decode()
         assert "| 02_shared_tile |" in text and "### float32 in fp32, M = N = K: TFLOP/s" in text
 
@@ -354,13 +547,13 @@ class TestDocuments:
         monkeypatch.setattr(generator, "RECORDS", tmp_path / "records")
         return tmp_path / "records"
 
-    def test_the_readme_has_a_row_for_every_rung_but_variants(self, run, records, generator):
+    def test_the_readme_has_a_row_for_every_rung(self, run, records, generator):
         text = generator.ladder_cuda_short()
-        assert text.startswith(f"RECORDED: NVIDIA H999 NVL, measured {run.created[:10]}, M = N = K = 32:")
+        assert text.startswith(f"RECORDED: NVIDIA H999 NVL, measured {run.created[:10]}, M = N = K = 32.")
         step = by_name(run, ("square", "float32", "fp32"), 32)["02_shared_tile"]
         rate, share = generator.figures.significant(step.flop_s / 1e12), f"{step.of_reference * 100:.0f}"
         assert f"| 02_shared_tile | float32 in fp32 | {rate} | {share} |" in text
-        assert "| cublas | float32 in fp32 |" in text and "uncoalesced" not in text
+        assert "| cublas | float32 in fp32 |" in text and text.count("| 01_naive") == 1
 
     def test_the_document_has_every_part(self, records, generator):
         text = generator.ladder_cuda()
