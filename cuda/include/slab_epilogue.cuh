@@ -1,6 +1,5 @@
-// From sums in shared memory to C: alpha, beta and edges. A warp has put some rows of its warp tile, a
-// slab, into shared memory, because the order in which its lanes hold them would make narrow, scattered
-// stores of them; here it goes through them row by row, 16 bytes a lane where C allows it.
+// What fragment_slab.cuh does for tensor cores, where K may have been cut into parts: sums in shared memory,
+// a slab of each part, are added up and go to C row by row, 16 bytes a lane where C allows it.
 #pragma once
 
 #include "epilogue.cuh"
@@ -107,10 +106,4 @@ __device__ __forceinline__ void store_slab(const Problem &p, const Slab<H, W, LD
     slab.template store<1, BATCH, true>(p, c, rows, columns, row_in_warp);
   else
     slab.template store<1, BATCH, false>(p, c, rows, columns, row_in_warp);
-}
-
-template <int H, int W, int LD, class Rows>
-__device__ __forceinline__ void store_slab(const Problem &p, const Acc *slab, index_t row,
-                                           index_t col, index_t batch, Rows row_in_warp) {
-  store_slab<1>(p, Slab<H, W, LD>{slab, 0}, row, col, batch, row_in_warp);
 }

@@ -173,8 +173,8 @@ template <int BM, int BN, int WM> struct Block {
       for (int i = 0; i < ROUND; ++i)
         write_group(mine, T(p.alpha), slab + slice * WARPS * SLAB + i * GROUP, group + i);
       meet(); // the slabs are there
-      store_slab<8>(rest, share, row + group * STEP_M + slice * SHARE, col, batch,
-                    [](int r) { return r; });
+      store_slab<sizeof(T) == 8 ? 4 : 8>(rest, share, row + group * STEP_M + slice * SHARE, col,
+                                         batch, [](int r) { return r; });
       if (group + ROUND < GROUPS) meet(); // they have been read
     }
   }

@@ -70,6 +70,10 @@ SLABS = {
     "no bound on columns stored": [SLAB, " && col + s < columns;", ";"],
     "no look at the last columns": [SLAB, "p.n % VECTOR == 0 && ", ""],
 }
+FRAGMENT_SLABS = {
+    "no bound on rows stored": ["fragment_slab.cuh", "row < p.m ? p.n - col : 0", "p.n - col"],
+    "no bound on columns stored": ["fragment_slab.cuh", "row < p.m ? p.n - col", "row < p.m ? 1 << 20"],
+}
 
 FAULTS = {
     "cuda:01_naive": {
@@ -138,7 +142,7 @@ FAULTS = {
         "no bound on staged rows": [WMMA, "if (r < from.rows && c", "if (c"],
         "staged too early": [WMMA, "__syncwarp(); // the fragment", "// the fragment"],
         "read too early": [WMMA, "    to[i] = entry;\n  }\n  __syncwarp();", "    to[i] = entry;\n  }\n"],
-        **SLABS,
+        **FRAGMENT_SLABS,
     },
     "cuda:09_wmma_staged/128x128": {
         "a wait for one stage too few": [STAGED, WAIT, LATE],
@@ -156,7 +160,7 @@ FAULTS = {
         "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
         "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
         **PIECEWISE,
-        **SLABS,
+        **FRAGMENT_SLABS,
     },
 }  # fmt: skip
 
@@ -250,7 +254,7 @@ FAULTS |= {
     "cuda:10_mma_sync_tf32": {
         "no wait": [GEMM, f"      {WAIT}\n{TURN}", TURN],
         "no bound on columns copied": PIECEWISE["no bound on columns copied"],
-        "no bound on columns stored": SLABS["no bound on columns stored"],
+        "no bound on columns stored": FRAGMENT_SLABS["no bound on columns stored"],
         "rows in the order of other types": ["mma_fragments.cuh", "sizeof(T) != 4 || K_INNER", "true"],
     },
 }  # fmt: skip
