@@ -18,7 +18,8 @@ __device__ __forceinline__ int warp_col() {
 
 // Is this warp's tile outside C, of which the CTA has what `a` and `b` have? Then the warp has nothing to do but copy.
 __device__ __forceinline__ bool is_idle(const Source &a, const Source &b) {
-#ifdef NEVER_IDLE
+#if defined(NEVER_IDLE) ||                                                                         \
+    defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900 // its registers do not suffice for two ways
   return false;
 #endif
   return warp_row() >= (A_K_INNER ? a.rows : a.columns) ||
