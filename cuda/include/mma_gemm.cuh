@@ -6,12 +6,14 @@
 #pragma once
 
 #include "fragment_slab.cuh"
+#include "layout.cuh"
 #include "mma_fragments.cuh"
 #include "next_launch.cuh"
 #include "opaque.cuh"
+#include "tile_copy.cuh"
 #include "tile_order.cuh"
-#include "warp_place.cuh"
 
+constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int ROWS = WARP_M / 16, COLS = WARP_N / 8; // fragments of a warp
 constexpr int STEPS = TILE_K / MMA_K;
 constexpr int PARTS = STEPS - 1; // of a copy: the last step is that of the barrier
@@ -23,6 +25,7 @@ constexpr int SLAB_LD = WARP_N + 8;
 using TileA = OperandTile<TILE_M, TILE_K, A_K_INNER>;
 using TileB = OperandTile<TILE_N, TILE_K, B_K_INNER>;
 constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
+static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 static_assert(STEPS % 2 == 0 && STAGES >= 3, "something to overlap");
 static_assert(STAGES * STAGE_BYTES == SHARED_BYTES, "the stages");
 static_assert(THREADS / 32 * 16 * SLAB_LD * sizeof(Acc) <= SHARED_BYTES, "a slab for every warp");
@@ -45,14 +48,14 @@ template <bool WIDE> struct Mainloop {
   Fragments<TileB, WARP_N, false> read_b;
   Reg a[A_BUFFERS][4 * ROWS], b[2 * COLS];
   Acc sums[ROWS][COLS][4];
-  const bool idle;       // the warp tile lies outside C: this warp only copies
   int use = 0, fill = 0; // numbers of the stages that are read and filled
   index_t k;             // what is left of K from the tile on that is copied next
 
   __device__ __forceinline__ Mainloop(unsigned char *shared, const Source &a, const Source &b,
                                       index_t k)
-      : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES), read_a(warp_row(), 0),
-        read_b(warp_col(), TileA::BYTES), idle(is_idle(a, b)), k(k) {}
+      : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES),
+        read_a(threadIdx.x / 32 / WARPS_N * WARP_M, 0),
+        read_b(threadIdx.x / 32 % WARPS_N * WARP_N, TileA::BYTES), k(k) {}
 
   // Takes `stage` to the next one; how many bytes further that is.
   static __device__ __forceinline__ int advance(int &stage) {
@@ -71,30 +74,18 @@ template <bool WIDE> struct Mainloop {
     read_a.lane += further, read_b.lane += further;
   }
 
-  // One tile of K.
-  __device__ __forceinline__ void tile() {
-    if (idle)
-      copy();
-    else
-      steps<0, PARTS>();
-    next_copy();
-    cp_async_wait<STAGES - 2>();
-    __syncthreads();
-    next_tile();
-    if (!idle) steps<PARTS, STEPS>();
-  }
-  __device__ __forceinline__ void copy() {
-#pragma unroll 1
-    for (int part = 0; part < PARTS; ++part) {
-      copy_a.begin(shared, part), copy_b.begin(shared, part);
-      copy_a.end(shared, part), copy_b.end(shared, part);
+  // Steps STEP and on of one tile of K.
+  template <int STEP> __device__ __forceinline__ void steps() {
+    if constexpr (STEP == STEPS - 1) {
+      next_copy();
+      cp_async_wait<STAGES - 2>();
+      __syncthreads();
+      next_tile();
     }
-  }
-  template <int STEP, int END> __device__ __forceinline__ void steps() {
     read_a.convert(a[STEP % A_BUFFERS]);
     if constexpr (A_BUFFERS == 2) read_a.read(a[(STEP + 1) % 2], shared, (STEP + 1) % STEPS);
     columns<STEP, 0>();
-    if constexpr (STEP + 1 < END) steps<STEP + 1, END>();
+    if constexpr (STEP + 1 < STEPS) steps<STEP + 1>();
   }
 
   // Columns of fragments from FIRST on. What B has there for the next step takes the same registers right
@@ -131,23 +122,27 @@ template <bool WIDE> struct Mainloop {
         for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; ++i) {
-      copy();
+#pragma unroll 1
+      for (int part = 0; part < PARTS; ++part) {
+        copy_a.begin(shared, part), copy_b.begin(shared, part);
+        copy_a.end(shared, part), copy_b.end(shared, part);
+      }
       next_copy();
     }
     cp_async_wait<STAGES - 2>();
     __syncthreads();
     read_a.read(a[0], shared, 0), read_b.read(b, shared, 0);
 #pragma unroll 1
-    while (k > -(STAGES - 1) * TILE_K) tile(); // those on their way are still to be used
+    while (k > -(STAGES - 1) * TILE_K) steps<0>(); // those on their way are still to be used
     cp_async_wait<0>();
     __syncthreads(); // nobody reads or fills a stage any more
   }
 
   // To C, 16 rows at a time.
   __device__ __forceinline__ void store(const Problem &p, const Tile &tile) {
-    if (idle) return;
     Acc *slab = (Acc *)shared + threadIdx.x / 32 * 16 * SLAB_LD;
-    const index_t row = tile.row + warp_row(), col = tile.col + warp_col();
+    const index_t row = tile.row + threadIdx.x / 32 / WARPS_N * WARP_M;
+    const index_t col = tile.col + threadIdx.x / 32 % WARPS_N * WARP_N;
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       write_slab(slab, i);
