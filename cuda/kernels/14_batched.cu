@@ -49,18 +49,6 @@
 // threads = [128, 1]
 // tile = [64, 64, 16]
 // defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, SLICES = 2, BLOCKS_PER_SM = 3 }
-//
-// [[variant]]
-// name = "32-deep"
-// threads = [128, 1]
-// tile = [32, 32, 32]
-// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, SLICES = 1, BLOCKS_PER_SM = 5 }
-//
-// [[variant]]
-// name = "32-ahead"
-// threads = [128, 1]
-// tile = [32, 32, 16]
-// defines = { PRODUCTS = 4, ROWS = 8, COLUMNS = 4, SLICES = 2, BLOCKS_PER_SM = 5 }
 // ///
 #include "cp_async.cuh"
 #include "epilogue.cuh"

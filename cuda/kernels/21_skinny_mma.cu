@@ -34,27 +34,6 @@
 // tile = [128, 128, 64]
 // shared_bytes = 196608
 // defines = { WARPS_M = 4, WARPS_N = 2, STAGES = 6, TILE_GROUP = 1, BLOCKS_PER_SM = 1 }
-//
-// [[variant]]
-// name = "256x64"
-// threads = [256, 1]
-// tile = [256, 64, 64]
-// shared_bytes = 204800
-// defines = { WARPS_M = 8, WARPS_N = 1, STAGES = 5, TILE_GROUP = 1, BLOCKS_PER_SM = 1 }
-//
-// [[variant]]
-// name = "64x64"
-// threads = [128, 1]
-// tile = [64, 64, 64]
-// shared_bytes = 65536
-// defines = { WARPS_M = 2, WARPS_N = 2, STAGES = 4, TILE_GROUP = 1, BLOCKS_PER_SM = 3 }
-//
-// [[variant]]
-// name = "64x32"
-// threads = [128, 1]
-// tile = [64, 32, 64]
-// shared_bytes = 73728
-// defines = { WARPS_M = 4, WARPS_N = 1, STAGES = 6, TILE_GROUP = 1, BLOCKS_PER_SM = 3 }
 // ///
 #include "mma_gemm.cuh"
 #include "split.cuh"
