@@ -9,8 +9,11 @@
 //
 // Sums leave by way of shared memory, too, and the copy engine writes whole lines of C: straight from registers
 // ("direct") a product of 4096 in 16 bits took 9 % longer on an H200. A cluster of two reads 128 FLOP per byte from
-// L2 where a CTA for itself ("alone") has 85: up to 2 %. Where C has few tiles, smaller ones ("128") keep more of
-// the chip busy: at 1024 a half more.
+// L2 where a CTA for itself ("alone") has 85, which L2 just keeps up with while lines are aligned.
+//
+// A tile is a large piece of work: 4104 has 33 edges of 8 entries beside its 256 tiles, and 25 tiles more than four
+// rounds of 66 clusters would cost a fifth one. So edges and incomplete rounds are narrower pieces: tile_plan.cuh. And
+// rows that begin in the middle of a line of 128 bytes have tiles of every second, fourth or eighth one: woven.cuh.
 //
 // tf32 is read from shared memory K-major only. So an operand that lies MN-major goes through registers, as the
 // left factor; for A * B with both stored by rows that is C' = B' * A'. Where both lie MN-major, B is turned first;
