@@ -174,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Plan plan = plan_of<Plan>(p, 0);
-  const unsigned k_tiles = k_tiles_of(p.k);
+  const unsigned k_tiles = k_tiles_of(p);
   if (warpgroup() == 0) {
     keep_registers<56>();
     if (threadIdx.x >= 32)

@@ -58,9 +58,3 @@ def test_rounds_of_tiles_pieces_and_edges(kernel, dtype):
         cases.check(kernel, p, cases.Layout(0, 0, 8))
         small = Problem(m=300, n=400, k=k, batch=5, dtype=dtype, math=p.math, beta=-2.0)
         cases.check(kernel, small, cases.Layout(0, 0, 8))
-
-
-@each_persistent
-def test_rows_that_begin_in_the_middle_of_lines(kernel, dtype):
-    for seed, (problem, layout) in enumerate(shapes.woven(kernel, dtype)):
-        cases.check(kernel, problem, layout, seed)
