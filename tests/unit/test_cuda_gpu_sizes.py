@@ -58,3 +58,10 @@ def test_rounds_of_tiles_pieces_and_edges(kernel, dtype):
         cases.check(kernel, p, cases.Layout(0, 0, 8))
         small = Problem(m=300, n=400, k=k, batch=5, dtype=dtype, math=p.math, beta=-2.0)
         cases.check(kernel, small, cases.Layout(0, 0, 8))
+
+
+@each_persistent
+def test_rows_that_end_within_16_bytes_of_aligned_lines(kernel, dtype):
+    for n in range(296, 305):
+        p = Problem(m=200, n=n, k=n - 170, dtype=dtype, math=shapes.math_of(kernel, dtype), trans_b=n % 2 > 0)
+        cases.check(kernel, p, cases.Layout(0, 1, 8))
