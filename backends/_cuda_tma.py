@@ -1,8 +1,8 @@
 """What kernels with the launcher "tma" are given beside their arguments: maps for the copy engine (TMA).
 
 Such a kernel is compiled for the layout at hand: TRANS_A, TRANS_B say how A and B are stored. Its parameters
-are the problem, one map each for A, B and C, and `struct Woven` if it has WOVEN among its defines; boxes are
-128 bytes wide along the contiguous direction, in the 128-byte swizzle, and the batch is the third dimension.
+are the problem and one map each for A, B and C; boxes are 128 bytes wide along the contiguous direction, in
+the 128-byte swizzle, and the batch is the third dimension.
 Operands that the engine cannot take are moved first, and of two float32 operands that both lie across K, B is
 turned (`_cuda_realign`): tf32 wgmma needs one along K.
 """
@@ -10,8 +10,7 @@ turned (`_cuda_realign`): tf32 wgmma needs one along K.
 from __future__ import annotations
 
 import ctypes
-import math
-from ctypes import c_longlong, c_uint32, c_uint64, c_void_p
+from ctypes import c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -135,47 +134,12 @@ def lines(kernel: Kernel, p: Problem) -> tuple[int, int]:
     return (across if p.trans_a else along_a), (along_b if p.trans_b else across)
 
 
-class Woven(NamedTuple):
-    """What `struct Woven` of woven.cuh says: of A's first `rows` rows, tiles have every ways-th one."""
-
-    ways: int
-    rows: int
-
-
-def woven(kernel: Kernel, p: Problem, a: Matrix, c: Matrix) -> Woven:
-    """So that a tile's lines all begin at multiples of 128 bytes; (1, 0) where that is so or cannot be."""
-    v = kernel.variant
-    ways = LINE_BYTES // math.gcd(LINE_BYTES, a.ld * a.itemsize)
-    block = ways * v.tile[0] * v.cluster
-    wanted = v.defines.get("WOVEN") and p.batch == 1 and not p.trans_a and not swapped(kernel, p)
-    possible = wanted and taken(a) and taken(c)
-    if ways == 1 or not possible or a.rows < block:
-        return Woven(1, 0)
-    return Woven(ways, a.rows // block * block)
-
-
-def woven_maps(driver: Driver, kernel: Kernel, p: Problem, a: Matrix, c: Matrix) -> Map:
-    """`struct Woven` at the buffer's `map_address`."""
-    how, buffer = woven(kernel, p, a, c), ctypes.create_string_buffer(3 * MAP_BYTES + MAP_ALIGNMENT)
-    start = map_address(buffer)
-    if how.rows:
-        boxes = Box(lines(kernel, p)[0], element(p)), _box_of_c(p)
-        for i, (m, box) in enumerate(zip((a, c), boxes, strict=True)):
-            each = m._replace(
-                rows=how.rows // how.ways, ld=m.ld * how.ways, batch=how.ways, batch_stride=m.ld
-            )
-            ctypes.memmove(start + i * MAP_BYTES, map_address(encode(driver, each, box)), MAP_BYTES)
-    numbers = (c_longlong * 2)(how.rows, how.ways)
-    ctypes.memmove(start + 2 * MAP_BYTES, numbers, ctypes.sizeof(numbers))
-    return buffer
-
-
 def _box_of_c(p: Problem) -> Box:
     return Box(64, _UINT16) if ITEMSIZE[p.dtype] == 2 else Box(32, _FLOAT32)
 
 
 def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Matrix, Matrix]) -> list[Map]:
-    """Those of A, B and C, and `woven_maps`; empty where nothing is read or C is one that it cannot write."""
+    """Those of A, B and C; an empty one where nothing is read, or C is one that the engine cannot write."""
     lines_a, lines_b = lines(kernel, p)
     boxes = (
         Box(lines_a, element(p)),
@@ -183,5 +147,4 @@ def maps(driver: Driver, kernel: Kernel, p: Problem, matrices: tuple[Matrix, Mat
         _box_of_c(p),
     )
     pairs = zip(matrices, boxes, strict=True)
-    plain = [encode(driver, m, box) if taken(m) else empty_map() for m, box in pairs]
-    return [*plain, woven_maps(driver, kernel, p, matrices[0], matrices[2])]
+    return [encode(driver, m, box) if taken(m) else empty_map() for m, box in pairs]

@@ -71,31 +71,6 @@ def math_of(kernel: Kernel, dtype: str) -> str:
     return dict(zip(kernel.header.dtypes, kernel.header.math, strict=True))[dtype]
 
 
-WIDE = (cases.Layout(0), cases.Layout(8), cases.Layout(8, 16), cases.Layout(0, 8), cases.Layout(16, 32))
-"""Offsets and leading dimensions that are multiples of 16 bytes in every type."""
-
-
-def woven(kernel: Kernel, dtype: str) -> Iterator[tuple[Problem, cases.Layout]]:
-    """Rows that begin in the middle of lines of 128 bytes, enough of them for tiles of every ways-th one."""
-    if not kernel.variant.defines.get("WOVEN"):
-        return
-    m, n = 16 * kernel.variant.tile[0] + 8, kernel.variant.tile[1] + 8
-    for i, layout in enumerate(WIDE):
-        alpha, beta = cases.SCALES[i % 2]
-        for trans_b in (False, True):
-            p = Problem(
-                m=m,
-                n=n,
-                k=136,
-                dtype=dtype,
-                math=math_of(kernel, dtype),
-                trans_b=trans_b,
-                alpha=alpha,
-                beta=beta,
-            )
-            yield p, layout
-
-
 def rounds(kernel: Kernel) -> list[Shape]:
     """More tiles than a persistent grid has clusters, a last round that is cut and one that is not, edges."""
     (tm, tn, _), cluster = kernel.variant.tile, kernel.variant.cluster

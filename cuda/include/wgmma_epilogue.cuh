@@ -68,10 +68,11 @@ __device__ __forceinline__ void store_sums(const Output &c, const float (&sums)[
   }
 }
 
-// Can the copy engine write C? As the host decides whether it makes a map.
+// Can the copy engine write C? The host makes a map where address and strides allow it. And rows must end with 16 bytes:
+// with 300 entries of 2 bytes in rows of 304 the 4 beside C were written, too (H200).
 __device__ __forceinline__ bool takes_boxes(const Problem &p) {
-  const index_t strides = p.c.row_stride | (p.batch > 1 ? p.c.batch_stride : 0);
-  return ((unsigned long long)p.c.data | (unsigned long long)strides * sizeof(T)) % 16 == 0;
+  const index_t entries = p.n | p.c.row_stride | (p.batch > 1 ? p.c.batch_stride : 0);
+  return ((unsigned long long)p.c.data | (unsigned long long)entries * sizeof(T)) % 16 == 0;
 }
 
 // What a warpgroup stores at once, by way of shared memory: 64 lines of 128 bytes in the copy engine's swizzle. It has

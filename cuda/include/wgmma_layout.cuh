@@ -12,8 +12,8 @@ constexpr bool LEFT_MN = TRANS_A || SWAPPED, RIGHT_MN = !TRANS_B && !SWAPPED;
 constexpr int LINE = 128 / sizeof(T); // entries: the K of a stage, the width of an MN-major block
 constexpr int LEFT_BOX = LEFT_MN ? LINE : 128; // rows of C that a box belongs to
 
-__device__ __forceinline__ unsigned k_tiles_of(index_t k) {
-  return unsigned((k + LINE - 1) / LINE);
+__device__ __forceinline__ unsigned k_tiles_of(const Problem &p) {
+  return unsigned((p.k + LINE - 1) / LINE);
 }
 
 // What this cluster computes.

@@ -9,8 +9,10 @@
 //
 // Sums leave by way of shared memory, too, and the copy engine writes whole lines of C: straight from registers
 // ("direct") a product of 4096 in 16 bits took 9 % longer on an H200. A cluster of two reads 128 FLOP per byte from
-// L2 where a CTA for itself ("alone") has 85: up to 2 %. Where C has few tiles, smaller ones ("128") keep more of
-// the chip busy: at 1024 a half more.
+// L2 where a CTA for itself ("alone") has 85, which L2 just keeps up with while lines are aligned.
+//
+// A tile is a large piece of work: 4104 has 33 edges of 8 entries beside its 256 tiles, and 25 tiles more than four
+// rounds of 66 clusters would cost a fifth one. So edges and incomplete rounds are narrower pieces: tile_plan.cuh.
 //
 // tf32 is read from shared memory K-major only. So an operand that lies MN-major goes through registers, as the
 // left factor; for A * B with both stored by rows that is C' = B' * A'. Where both lie MN-major, B is turned first;
@@ -32,7 +34,7 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
 //
 // [[variant]]
 // name = "direct"
@@ -40,14 +42,14 @@
 // tile = [128, 256, 64]
 // cluster = 2
 // shared_bytes = 197888
-// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2, WOVEN = 1 }
+// defines = { STAGES = 4, GROUP = 8, STORE_BY_TMA = 0, CUTS = 2 }
 //
 // [[variant]]
 // name = "alone"
 // threads = [384, 1]
 // tile = [128, 256, 64]
 // shared_bytes = 230656
-// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
+// defines = { STAGES = 4, GROUP = 16, STORE_BY_TMA = 1, CUTS = 2 }
 //
 // [[variant]]
 // name = "128"
@@ -55,12 +57,12 @@
 // tile = [128, 128, 64]
 // cluster = 2
 // shared_bytes = 230656
-// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2, WOVEN = 1 }
+// defines = { STAGES = 6, GROUP = 8, STORE_BY_TMA = 1, CUTS = 2 }
 // ///
 #include "realign.cuh"
+#include "wgmma_epilogue.cuh"
 #include "wgmma_layout.cuh"
 #include "wgmma_mainloop.cuh"
-#include "woven.cuh"
 
 // The cluster's CTAs take neighbouring rows of tiles and share the right factor.
 constexpr int LEFT = TILE_M, RIGHT = TILE_N, CONSUMERS = 2;
@@ -77,7 +79,6 @@ static_assert(sizeof(Shared) + 1024 <= SHARED_BYTES, "1024 are for its alignment
 
 // All warps go through the same items in the same order without a word.
 using Plan = TilePlan<LEFT, RIGHT, CLUSTER, GROUP, CUTS>;
-using Rows = WovenRows<Plan::TALL, WOVEN && !LEFT_MN>;
 constexpr int RIGHT_BOX = 64;
 static_assert(RIGHT / CUTS >= Plan::NARROWEST && RIGHT / CLUSTER >= Plan::NARROWEST,
               "pieces are whole boxes");
@@ -92,10 +93,10 @@ __device__ __forceinline__ int boxes_inside(index_t left, int each, int most) {
 // time from the next one: so what can be known before is.
 template <bool shared> struct Copies {
   static constexpr int MOST = RIGHT / RIGHT_BOX / (shared ? CLUSTER : 1);
-  int row, z, column, batch, left_boxes, right_boxes, first, count;
+  int row, column, batch, left_boxes, right_boxes, first, count;
 
-  __device__ __forceinline__ Copies(const Plan &plan, const Item &at, const Rows &rows)
-      : row(rows.first), z(rows.z), batch(int(at.batch)),
+  __device__ __forceinline__ Copies(const Plan &plan, const Item &at)
+      : row(int(at.row)), batch(int(at.batch)),
         right_boxes(boxes_inside(plan.n - at.column, RIGHT_BOX, at.width / RIGHT_BOX)) {
     const int each = shared ? max(1, at.width / RIGHT_BOX / CLUSTER) : at.width / RIGHT_BOX;
     first = shared ? int(plan.rank) * each : 0;
@@ -113,7 +114,7 @@ template <bool shared> struct Copies {
     for (int i = 0; i < LEFT / LEFT_BOX; ++i)
       if (i < left_boxes)
         load_box(to + i * LEFT_BOX * 128, left, full, LEFT_MN ? row + i * LEFT_BOX : k,
-                 LEFT_MN ? k : row + i * LEFT_BOX, z);
+                 LEFT_MN ? k : row + i * LEFT_BOX, batch);
     to = s.right[stage] + first * RIGHT_BOX * 128;
 #pragma unroll
     for (int i = 0; i < MOST; ++i) {
@@ -127,29 +128,27 @@ template <bool shared> struct Copies {
     }
   }
 
-  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, int begin, int end,
+  __device__ __forceinline__ void run(Shared &s, Ring<STAGES> &ring, unsigned k_tiles,
                                       const TensorMap &left, const TensorMap &right) const {
-    for (int k = begin; k < end; k += LINE, ++ring) {
+    for (unsigned i = 0; i < k_tiles; ++i, ++ring) {
       s.empty[ring.stage].wait(ring.phase ^ 1);
-      start(s, ring.stage, left, right, k);
+      start(s, ring.stage, left, right, int(i) * LINE);
     }
   }
 };
 
-__device__ __forceinline__ void produce(Shared &s, Plan plan, const Problem &p, const Woven &woven,
+__device__ __forceinline__ void produce(Shared &s, Plan plan, unsigned k_tiles,
                                         const TensorMap &left, const TensorMap &right) {
-  if (p.k == 0) return; // there are no maps then
+  if (k_tiles == 0) return; // there are no maps then
   prefetch_map(left);
   prefetch_map(right);
   Ring<STAGES> ring;
   for (; plan.more(); ++plan) {
     const Item at = plan.item();
-    const Rows rows(at, p, woven);
-    const TensorMap &map = rows.woven ? woven.a : left;
     if (CLUSTER > 1 && at.shared)
-      Copies<true>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
+      Copies<true>(plan, at).run(s, ring, k_tiles, left, right);
     else
-      Copies<false>(plan, at, rows).run(s, ring, -rows.shift, int(p.k), map, right);
+      Copies<false>(plan, at).run(s, ring, k_tiles, left, right);
   }
 }
 
@@ -175,7 +174,7 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
     multiply<columns / 2>(product, s, ring, k_tiles, consumer, width);
 }
 
-__device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, const Woven &woven,
+__device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p,
                                         const TensorMap &c_map) {
   // With the left factor in registers, too, uniform ones cost 32 bytes of spills.
   const int consumer = (Product::ROWS_MN ? int(threadIdx.x) / 128 : warpgroup()) - 1;
@@ -183,21 +182,18 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, 
   Product product;
   for (; plan.more(); ++plan) {
     const Item at = plan.item();
-    const Rows rows(at, p, woven);
-    const unsigned k_tiles = k_tiles_of(p.k ? p.k + rows.shift : 0);
-    if (at.row + consumer * 64 >= plan.m || at.column >= plan.n) {
+    const Output c(p, at.batch);
+    const index_t row = at.row + consumer * 64;
+    if (row >= plan.m || at.column >= plan.n) {
       pass_over<CLUSTER>(s, ring, k_tiles);
       continue;
     }
     multiply<RIGHT>(product, s, ring, k_tiles, consumer, at.width);
-    const Output c = rows.output(p, at.batch, woven);
-    const index_t row = rows.first + consumer * 64;
 #if STORE_BY_TMA
     const bool boxes = takes_boxes(p);
     if (boxes || !TF32) {
-      store_slabs<Product::ROWS_MN, SWAPPED>(c, rows.woven ? woven.c : c_map, boxes,
-                                             s.slabs[consumer], 1 + consumer, product.sums, row,
-                                             at.column, at.width, rows.z);
+      store_slabs<Product::ROWS_MN, SWAPPED>(c, c_map, boxes, s.slabs[consumer], 1 + consumer,
+                                             product.sums, row, at.column, at.width, at.batch);
       continue;
     }
 #endif
@@ -208,8 +204,7 @@ __device__ __forceinline__ void consume(Shared &s, Plan plan, const Problem &p, 
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     wgmma_gemm(const Problem p, const __grid_constant__ TensorMap a_map,
-               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map,
-               const __grid_constant__ Woven woven) {
+               const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map) {
   extern __shared__ char dynamic[];
   Shared &s = *(Shared *)(dynamic + (-shared_address(dynamic) & 1023));
   if (threadIdx.x == 0) {
@@ -223,13 +218,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
   wait_for_launch_before(); // it may have been one that realigns A and B
 
   const Plan plan = plan_of<Plan>(p, CLUSTER > 1 ? rank_in_cluster() : 0);
+  const unsigned k_tiles = k_tiles_of(p);
   if (warpgroup() == 0) {
     keep_registers<40>();
     if (threadIdx.x == 0)
-      produce(s, plan, p, woven, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
+      produce(s, plan, k_tiles, SWAPPED ? b_map : a_map, SWAPPED ? a_map : b_map);
   } else {
     take_registers<232>();
-    consume(s, plan, p, woven, c_map);
+    consume(s, plan, k_tiles, p, c_map);
   }
   __syncwarp();
   synchronize_cluster(); // until then another CTA may write to this one's stages and barriers

@@ -139,7 +139,7 @@ def test_maps_are_of_128_byte_boxes_with_the_batch_as_third_dimension():
     b = matrix(8192, 48, 200, 208, 3, 9984)
     c = matrix(512, 100, 200, 200, 3, 20_000)
     buffers = tma.maps(driver, WGMMA, p, (a, b, c))
-    assert [tma.map_address(x) % 64 for x in buffers] == [0, 0, 0, 0]
+    assert [tma.map_address(x) % 64 for x in buffers] == [0, 0, 0]
     kinds = [(m[1], m[2], m[3], m[4], m[5], m[6], m[9]) for m in driver.maps]
     assert kinds == [
         (1, 3, 4096, [48, 100, 3], [96, 9600], [64, 128, 1], 3),
@@ -180,46 +180,11 @@ def test_float32_is_rounded_to_tf32_by_the_engine_unless_it_must_stay_whole():
     assert elements == {"tf32": 11, "3xtf32": 7}
 
 
-@pytest.mark.parametrize(
-    ("rows", "ld", "changes", "expected"),
-    [
-        (4104, 4104, {}, (8, 4096)),  # lines begin 16 bytes further on in each row
-        (4104, 4112, {}, (4, 4096)),
-        (4104, 4128, {}, (2, 4096)),
-        (4104, 4160, {}, (1, 0)),  # every row begins with a line of 128 bytes
-        (1000, 1000, {}, (1, 0)),  # too few rows: 4 times 256 are one tile of each kind
-        (2047, 4104, {}, (1, 0)),
-        (2048, 4104, {}, (8, 2048)),
-        (4104, 4104, {"trans_a": True}, (1, 0)),
-        (4104, 4104, {"batch": 2}, (1, 0)),
-        (4104, 4101, {}, (1, 0)),  # realigned first
-    ],
-)
-def test_rows_are_woven_where_lines_begin_in_the_middle(rows, ld, changes, expected):
-    p = Problem(m=rows, n=64, k=4096, dtype="float16", **changes)
-    a, c = matrix(rows=rows, columns=4096, ld=ld), matrix(rows=rows)
-    assert tma.woven(WGMMA, p, a, c) == expected
-    assert tma.woven(WGMMA, p, a, c._replace(address=2)) == (1, 0), "C must be written by boxes"
-
-
-def test_woven_rows_are_the_second_dimension_of_their_maps():
-    driver = Driver()
-    p = Problem(m=4104, n=64, k=4096, dtype="float16")
-    a, c = matrix(256, 4104, 4096, 4104), matrix(512, 4104, 64, 72)
-    buffer = tma.woven_maps(driver, WGMMA, p, a, c)
-    assert [(m[3], m[4], m[5], m[6]) for m in driver.maps] == [
-        (256, [4096, 512, 8], [8 * 8208, 8208], [64, 128, 1]),
-        (512, [64, 512, 8], [8 * 144, 144], [64, 64, 1]),
-    ]
-    numbers = (ctypes.c_longlong * 2).from_address(tma.map_address(buffer) + 256)
-    assert list(numbers) == [4096, 8]
-
-
 def test_no_map_for_what_is_not_read_or_cannot_be_written():
     driver = Driver()
     p = Problem(m=10, n=10, k=0, dtype="float16")
     nothing = matrix(rows=10, columns=0)
-    assert len(tma.maps(driver, WGMMA, p, (nothing, nothing, matrix(address=2)))) == 4 and not driver.maps
+    assert len(tma.maps(driver, WGMMA, p, (nothing, nothing, matrix(address=2)))) == 3 and not driver.maps
 
 
 @pytest.mark.parametrize("compute", [(8, 0), (9, 0), (10, 0)])
