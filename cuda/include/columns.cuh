@@ -64,15 +64,15 @@ template <bool SINGLE> struct Batch {
   Acc x[LOADS];
 
   // The first value at `a` and `from_x`. CHECKED: only `count` of them exist, the others become zeros.
-  template <bool CHECKED>
-  __device__ __forceinline__ void read(const Share &s, const L2Share &l2, const T *a, index_t step,
+  template <bool CHECKED, class Reads>
+  __device__ __forceinline__ void read(const Share &s, const Reads &reads, const T *a, index_t step,
                                        const T *from_x, index_t count) {
     const T *wide = a + s.head + s.me * VECTOR;
 #pragma unroll
     for (int j = 0; j < LOADS; ++j, a += step, wide += step, from_x += s.groups) {
       const bool here = !CHECKED || j < count;
       parts[j] = Vector{};
-      if (here && s.whole()) parts[j] = l2.load(wide);
+      if (here && s.whole()) parts[j] = reads.load(wide);
       if constexpr (SINGLE)
 #pragma unroll
         for (int e = 0; e < SINGLES; ++e)
@@ -93,32 +93,37 @@ template <bool SINGLE> struct Batch {
 };
 
 // This thread's sums over `count` values of k, the first at `a` and `x`.
-template <bool SINGLE>
-__device__ __forceinline__ Sums add_up(const Share &s, const L2Share &l2, const T *a, index_t step,
+template <bool SINGLE, class Reads>
+__device__ __forceinline__ Sums add_up(const Share &s, const Reads &reads, const T *a, index_t step,
                                        const T *x, index_t count) {
   Sums sums;
   Batch<SINGLE> batch;
   for (; count >= LOADS; count -= LOADS) {
-    batch.template read<false>(s, l2, a, step, x, LOADS);
+    batch.template read<false>(s, reads, a, step, x, LOADS);
     batch.add_to(sums);
     a += LOADS * step, x += LOADS * s.groups;
   }
   if (count <= 0) return sums;
-  batch.template read<true>(s, l2, a, step, x, count);
+  batch.template read<true>(s, reads, a, step, x, count);
   batch.add_to(sums);
   return sums;
 }
 
-__device__ __forceinline__ Sums sums_of_part(const Problem &p, const Part &part, Share &share) {
+template <class Reads>
+__device__ __forceinline__ Sums sums_by(const Problem &p, const Part &part, Share &share) {
   const index_t ld = p.a.col_stride, begin = part.begin + share.group;
   const T *a = p.a.data + share.first + begin * ld, *x = p.b.data + begin;
   const index_t count = share.count(part.end - part.begin), step = share.groups * ld;
-  const L2Share l2(p);
   share.cut(a);
   if (aligned16(p.a.data + share.first, ld) &&
       share.width % VECTOR == 0) // the same for all threads
-    return add_up<false>(share, l2, a, step, x, count);
-  return add_up<true>(share, l2, a, step, x, count);
+    return add_up<false>(share, Reads(p), a, step, x, count);
+  return add_up<true>(share, Reads(p), a, step, x, count);
+}
+
+__device__ __forceinline__ Sums sums_of_part(const Problem &p, const Part &part, Share &share) {
+  return keeps_share(p) ? sums_by<KeepingShare>(p, part, share)
+                        : sums_by<Streaming>(p, part, share);
 }
 
 // partial[i], i = 0 ... width - 1: the sums of all groups, added in a fixed order, in two steps: first every

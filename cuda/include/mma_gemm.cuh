@@ -40,10 +40,10 @@ __device__ __forceinline__ Tile tile_of_block_ordered(const Problem &p, unsigned
   return {index_t(place.row) * TILE_M, index_t(place.column) * TILE_N, index_t(place.batch)};
 }
 
-template <bool WIDE> struct Mainloop {
+template <bool WIDE, bool WIDE_B = WIDE> struct Mainloop {
   unsigned char *const shared;
   TileCopy<TileA, TILE_K, PARTS, WIDE> copy_a;
-  TileCopy<TileB, TILE_K, PARTS, WIDE> copy_b;
+  TileCopy<TileB, TILE_K, PARTS, WIDE_B> copy_b;
   Fragments<TileA, WARP_M, true> read_a;
   Fragments<TileB, WARP_N, false> read_b;
   Reg a[A_BUFFERS][4 * ROWS], b[2 * COLS];

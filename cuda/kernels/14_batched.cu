@@ -42,12 +42,6 @@
 // name = "64"
 // threads = [128, 1]
 // tile = [64, 64, 16]
-// defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, SLICES = 1, BLOCKS_PER_SM = 3 }
-//
-// [[variant]]
-// name = "64-ahead"
-// threads = [128, 1]
-// tile = [64, 64, 16]
 // defines = { PRODUCTS = 2, ROWS = 8, COLUMNS = 8, SLICES = 2, BLOCKS_PER_SM = 3 }
 // ///
 #include "cp_async.cuh"

@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) gemv_split(
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
   const index_t count = part.end - part.begin;
-  const Acc of_lane = row_dot<THREADS>(L2Share(p), a, p.b.data + part.begin, count, threadIdx.x);
+  const Acc of_lane = row_dot<THREADS>(p, a, p.b.data + part.begin, count, threadIdx.x);
   const Acc mine = lane_sum(of_lane);
   if (lane == 0) of_warp[warp] = mine;
   __syncthreads();

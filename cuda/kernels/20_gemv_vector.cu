@@ -39,6 +39,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemv_vector(const Problem 
     return; // the whole warp leaves together: the shuffles keep their 32 lanes
 
   const T *a = p.a.data + row * p.a.row_stride;
-  const Acc sum = lane_sum<LANES>(row_dot<LANES>(L2Share(p), a, p.b.data, inside ? p.k : 0, me));
+  const Acc sum = lane_sum<LANES>(row_dot<LANES>(p, a, p.b.data, inside ? p.k : 0, me));
   if (inside && me == 0) store_result(p, p.c.data + row * p.c.row_stride, sum);
 }

@@ -2,10 +2,12 @@
 #pragma once
 #include "pieces.cuh"
 
-struct L2Share {
-  explicit L2Share(const Problem &) {}
+struct Streaming {
+  explicit Streaming(const Problem &) {}
   Vector load(const T *p) const {
     if ((uintptr_t)p % 16) abort();
     return load_vector(p);
   }
 };
+using KeepingShare = Streaming;
+inline bool keeps_share(const Problem &p) { return p.k % 2; }
