@@ -11,8 +11,14 @@
 // - Tiles that C's edges cut off come last, and narrow ones are computed by all warps of the block together.
 // - "sliced" is for small matrices: four parts of the block divide K between them, and add up at the end.
 //
-// On an H200: 51.0 TFLOP/s at 4096 and 47.1 at 4097, cuBLAS 50.8 and 43.8; sliced 40.6 at 1024, cuBLAS 37.8. An
-// earlier form with a branch in the loop, for warps outside C, had 47.0 at 4096.
+// - No FFMA of the loop has its three operands in one register bank. The epilogue has a say in that: when it
+//   wrote the sums themselves as vectors, which wants them in neighbouring registers, 74 of 1024 did, and 4096
+//   fell from 50.8 to 48.8 TFLOP/s. It writes them times alpha: other registers.
+// - Entries beside C's edges are not branched around: with a branch for each, storing 2047 x 2047 cost 5.7 us
+//   more than 2048 x 2048; without, 1.3 us.
+//
+// The form before the last two points had, on an H200, 51.0 TFLOP/s at 4096 and 47.1 at 4097, cuBLAS 50.8 and
+// 43.8; sliced 40.6 at 1024, cuBLAS 37.8. One with a branch in the loop, for warps outside C, had 47.0 at 4096.
 //
 // /// kernel
 // entry = "warp_tile"
