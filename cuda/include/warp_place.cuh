@@ -1,7 +1,7 @@
 // Which part of the CTA tile a warp has: WARPS_M x WARPS_N warp tiles.
 //
-// Warps w and w + 4 share a tensor core. Here they differ in row and column of their warp tiles, so they do not read
-// the same fragments of B at one time: a seventh faster in 09_wmma_staged.
+// Warps w and w + 4 share a tensor core. Here they differ in row and in column, so they do not want the same
+// fragments of B from shared memory at the same time.
 #pragma once
 
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
