@@ -12,8 +12,8 @@
 #include "opaque.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
+#include "warp_place.cuh"
 
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int ROWS = WARP_M / 16, COLS = WARP_N / 8; // fragments of a warp
 constexpr int STEPS = TILE_K / MMA_K;
 constexpr int PARTS = STEPS - 1; // of a copy: the last step is that of the barrier
@@ -25,7 +25,6 @@ constexpr int SLAB_LD = WARP_N + 8;
 using TileA = OperandTile<TILE_M, TILE_K, A_K_INNER>;
 using TileB = OperandTile<TILE_N, TILE_K, B_K_INNER>;
 constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
-static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 static_assert(STEPS % 2 == 0 && STAGES >= 3, "something to overlap");
 static_assert(STAGES * STAGE_BYTES == SHARED_BYTES, "the stages");
 static_assert(THREADS / 32 * 16 * SLAB_LD * sizeof(Acc) <= SHARED_BYTES, "a slab for every warp");
@@ -53,9 +52,8 @@ template <bool WIDE, bool WIDE_B = WIDE> struct Mainloop {
 
   __device__ __forceinline__ Mainloop(unsigned char *shared, const Source &a, const Source &b,
                                       index_t k)
-      : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES),
-        read_a(threadIdx.x / 32 / WARPS_N * WARP_M, 0),
-        read_b(threadIdx.x / 32 % WARPS_N * WARP_N, TileA::BYTES), k(k) {}
+      : shared(shared), copy_a(a, 0), copy_b(b, TileA::BYTES), read_a(warp_row(), 0),
+        read_b(warp_col(), TileA::BYTES), k(k) {}
 
   // Takes `stage` to the next one; how many bytes further that is.
   static __device__ __forceinline__ int advance(int &stage) {
@@ -141,8 +139,7 @@ template <bool WIDE, bool WIDE_B = WIDE> struct Mainloop {
   // To C, 16 rows at a time.
   __device__ __forceinline__ void store(const Problem &p, const Tile &tile) {
     Acc *slab = (Acc *)shared + threadIdx.x / 32 * 16 * SLAB_LD;
-    const index_t row = tile.row + threadIdx.x / 32 / WARPS_N * WARP_M;
-    const index_t col = tile.col + threadIdx.x / 32 % WARPS_N * WARP_N;
+    const index_t row = tile.row + warp_row(), col = tile.col + warp_col();
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       write_slab(slab, i);

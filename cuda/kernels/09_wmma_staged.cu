@@ -48,14 +48,13 @@
 #include "realign.cuh"
 #include "tile_copy.cuh"
 #include "tile_order.cuh"
+#include "warp_place.cuh"
 
 using namespace nvcuda;
 
 constexpr int FRAGMENT = 16;
-constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int ROWS = WARP_M / FRAGMENT, COLS = WARP_N / FRAGMENT; // fragments of a warp
 constexpr int STEPS = TILE_K / FRAGMENT;
-static_assert(WARPS_M * WARPS_N * 32 == THREADS, "a warp for every warp tile");
 
 // A tile of an operand in shared memory, its rows as they lie in global memory. EXTENT along M or N.
 template <int EXTENT, bool K_INNER> struct PaddedTile {
@@ -106,9 +105,8 @@ __device__ __forceinline__ void multiply(Sums (&sums)[ROWS][COLS], const T *a_ti
 template <bool WIDE>
 __device__ __forceinline__ void run(Sums (&sums)[ROWS][COLS], unsigned char *shared,
                                     const Source &a, const Source &b, index_t left) {
-  const int warp = threadIdx.x / 32;
-  const int a_first = warp / WARPS_N * WARP_M * (A_K_INNER ? TileA::LD : 1);
-  const int b_first = warp % WARPS_N * WARP_N * (B_K_INNER ? TileB::LD : 1);
+  const int a_first = warp_row() * (A_K_INNER ? TileA::LD : 1);
+  const int b_first = warp_col() * (B_K_INNER ? TileB::LD : 1);
   TileCopy<TileA, TILE_K, STEPS, WIDE> copy_a(a, 0);
   TileCopy<TileB, TILE_K, STEPS, WIDE> copy_b(b, TileA::BYTES);
   int use = 0, fill = 0; // stages
@@ -166,17 +164,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) wmma_staged(const Problem 
   else
     run<false>(sums, (unsigned char *)stages, a, b, p.k);
 
-  const int warp = threadIdx.x / 32;
-  const index_t warp_row = row + warp / WARPS_N * WARP_M, warp_col = col + warp % WARPS_N * WARP_N;
-  float *slab = (float *)stages + warp * FRAGMENT * SLAB_LD;
+  float *slab = (float *)stages + threadIdx.x / 32 * FRAGMENT * SLAB_LD;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
     for (int j = 0; j < COLS; ++j)
       wmma::store_matrix_sync(slab + j * FRAGMENT, sums[i][j], SLAB_LD, wmma::mem_row_major);
     __syncwarp();
-    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, warp_row + i * FRAGMENT, warp_col, place.batch,
-                                          [](int r) { return r; });
+    store_slab<FRAGMENT, WARP_N, SLAB_LD>(p, slab, row + warp_row() + i * FRAGMENT,
+                                          col + warp_col(), place.batch, [](int r) { return r; });
     __syncwarp();
   }
 }
