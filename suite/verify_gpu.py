@@ -140,7 +140,8 @@ def tests(context: Context) -> dict[str, Any]:
 def run_part(context: Context, file: Kept, part: str, environment: dict[str, str]) -> None:
     """One part of the tests, in as many processes as it takes, one after the other."""
     words = ["-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "-p", "tests.outcomes"]
-    words += ["--outcomes", str(file.path), "--part", part]
+    # Without --rootdir pytest takes the file, once it exists, for a place of tests and names them from there.
+    words += ["--rootdir", str(context.root), "--outcomes", str(file.path), "--part", part]
     words += ["--kernels", ",".join(context.kernels)] if context.kernels else []
     for _ in range(STARTS):
         before = len(own(file, part))

@@ -277,6 +277,14 @@ def test_named(x):
 """
 
 
+GPU = """
+import pytest
+@pytest.mark.gpu
+def test_one():
+    pass
+"""
+
+
 class TestOutcomes:
     """The plugin, in processes of its own."""
 
@@ -307,6 +315,23 @@ class TestOutcomes:
             "test_x::test_skipped": "skipped: Skipped: no reason",
         }
         assert self.run(tmp_path).returncode == 5, "nothing is left"
+
+    def test_tests_have_one_name_wherever_the_file_is_and_whether_it_exists(self, tmp_path):
+        for folder in ("checkout/tests", "results"):
+            (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / "checkout/pyproject.toml").write_text(
+            '[tool.pytest.ini_options]\ntestpaths = ["tests"]\n'
+        )
+        (tmp_path / "checkout/tests/test_z.py").write_text(GPU)
+        context, file = (
+            Context(tmp_path / "results", State(), root=tmp_path / "checkout"),
+            tmp_path / "results/kept",
+        )
+        context.env["PYTHONPATH"] = str(ROOT)
+        for part in ("0/2", "1/2", "rest"):
+            verify_gpu.run_part(context, Kept(file), part, {})
+        found = Kept(file).read()
+        assert [line["test"] for line in found if "outcome" in line] == ["test_z::test_one"]
 
     def test_a_test_that_was_stopped_once_is_run_again(self, tmp_path):
         (tmp_path / "test_x.py").write_text(EXAMPLE)
