@@ -101,6 +101,16 @@ def held() -> int:
     return int(loaded.fake_graphs()) * 10**9 + int(loaded.fake_held())
 
 
+def calls() -> int:
+    """Calls of the driver since `device` was entered: FAKE_LOST_AFTER=n makes those from the n-th on fail."""
+    return int(ctypes.CDLL(str(library("driver"))).fake_calls())
+
+
+def prefetches(to: int) -> int:
+    """Prefetches since then, to the device (0) or to the host (-1)."""
+    return int(ctypes.CDLL(str(library("driver"))).fake_prefetches(to))
+
+
 def _forget() -> None:
     for cached in (cuda.driver, cuda.device, launching.function, probing._probe):
         cached.cache_clear()
@@ -112,6 +122,7 @@ def device(*, usable: bool = True) -> Iterator[None]:
     """Sessions inside run on the CPU device. usable: the probe says yes; else it looks for itself."""
     with pytest.MonkeyPatch.context() as patch:
         _forget()
+        ctypes.CDLL(str(library("driver"))).fake_restart()
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setattr(cuda, "LIBRARY", str(library("driver")))
         patch.setattr(cuda, "_compiled_launch", lambda: None)
