@@ -18,9 +18,17 @@ LIBRARY = "libcuda.so.1"
 OUT_OF_MEMORY, NO_DEVICE, NOT_INITIALIZED = 2, 100, 3
 COMPUTE_MAJOR, COMPUTE_MINOR, MULTIPROCESSORS, L2_BYTES = 75, 76, 16, 38
 THREADS_PER_MULTIPROCESSOR = 39
+CONCURRENT_MANAGED_ACCESS = 89
 SHARED_BYTES, LOCAL_BYTES, REGISTERS = 1, 3, 4
 _MAX_DYNAMIC_SHARED = 8
 _STREAM_NON_BLOCKING = 1
+_EVENT_WITHOUT_TIME = 2
+_PINNED_FOR_ALL_CONTEXTS = 1
+_MANAGED_FOR_ALL = 1
+HOST = -1
+"""In place of a device's number: the CPU's memory."""
+READ_MOSTLY, PREFERRED_LOCATION, ACCESSED_BY = 1, 3, 5
+"""Advice on managed memory; the number above each takes it back."""
 _CAPTURE_RELAXED = 2
 
 _INT, _PTR = POINTER(c_int), POINTER(c_void_p)
@@ -40,6 +48,10 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuMemGetInfo_v2": [POINTER(c_size_t), POINTER(c_size_t)],
     "cuMemAlloc_v2": [POINTER(c_uint64), c_size_t],
     "cuMemFree_v2": [c_uint64],
+    "cuMemHostAlloc": [_PTR, c_size_t, c_uint],
+    "cuMemFreeHost": [c_void_p],
+    "cuMemAllocManaged": [POINTER(c_uint64), c_size_t, c_uint],
+    "cuMemAdvise": [c_uint64, c_size_t, c_int, c_int],
     "cuStreamCreate": [_PTR, c_uint],
     "cuStreamDestroy_v2": [c_void_p],
     "cuEventCreate": [_PTR, c_uint],
@@ -58,6 +70,27 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuGraphDestroy": [c_void_p],
     "cuGraphExecDestroy": [c_void_p],
 }
+
+
+class _Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D of cuda.h."""
+
+    _fields_ = [
+        (f"{end}_{name}", kind)
+        for end in ("source", "target")
+        for name, kind in (
+            ("x", c_size_t),
+            ("y", c_size_t),
+            ("memory", c_int),
+            ("host", c_void_p),
+            ("device", c_uint64),
+            ("array", c_void_p),
+            ("pitch", c_size_t),
+        )
+    ] + [("width", c_size_t), ("height", c_size_t)]
+
+
+_ON_HOST, _ON_DEVICE = 1, 2
 
 
 class CudaError(RuntimeError):
@@ -164,10 +197,53 @@ class Driver:
         arguments = c_void_p(host), c_uint64(device), c_size_t(size), c_void_p(stream)
         return self.prepared("cuMemcpyDtoHAsync_v2", *arguments)
 
+    def copy_2d_in(
+        self, device: int, device_pitch: int, host: int, host_pitch: int, width: int, rows: int, stream: int
+    ) -> Callable[[], int]:
+        """Prepared copy to the device of `rows` pieces of `width` bytes, which lie a pitch of bytes apart."""
+        copy = _Copy2D(source_memory=_ON_HOST, source_host=host, source_pitch=host_pitch)
+        copy.target_memory, copy.target_device, copy.target_pitch = _ON_DEVICE, device, device_pitch
+        copy.width, copy.height = width, rows
+        return self.prepared("cuMemcpy2DAsync_v2", byref(copy), c_void_p(stream))
+
+    def copy_2d_out(
+        self, host: int, host_pitch: int, device: int, device_pitch: int, width: int, rows: int, stream: int
+    ) -> Callable[[], int]:
+        """The same from the device to the host."""
+        copy = _Copy2D(source_memory=_ON_DEVICE, source_device=device, source_pitch=device_pitch)
+        copy.target_memory, copy.target_host, copy.target_pitch = _ON_HOST, host, host_pitch
+        copy.width, copy.height = width, rows
+        return self.prepared("cuMemcpy2DAsync_v2", byref(copy), c_void_p(stream))
+
     def zero(self, device: int, size: int, stream: int) -> Callable[[], int]:
         """Prepared filling of `size` bytes with zeros."""
         arguments = c_uint64(device), ctypes.c_ubyte(0), c_size_t(size), c_void_p(stream)
         return self.prepared("cuMemsetD8Async", *arguments)
+
+    # -- host memory that the device reaches
+
+    def alloc_pinned(self, size: int) -> int:
+        """Address of `size` > 0 bytes of host memory that copies need not stage; for every context."""
+        return int(self.get("cuMemHostAlloc", c_void_p, size, _PINNED_FOR_ALL_CONTEXTS))
+
+    def free_pinned(self, address: int) -> None:
+        self.call("cuMemFreeHost", address)
+
+    def alloc_managed(self, size: int) -> int:
+        """Address, on host and device, of `size` > 0 bytes that move to who touches them; `free` frees."""
+        return int(self.get("cuMemAllocManaged", c_uint64, size, _MANAGED_FOR_ALL))
+
+    def prefetch(self, address: int, size: int, to: int, stream: int) -> Callable[[], int]:
+        """Prepared move of managed memory to device number `to`, or to the HOST.
+
+        The plain name keeps its four arguments in libcuda; CUDA 13's header calls another one by it.
+        """
+        arguments = c_uint64(address), c_size_t(size), c_int(to), c_void_p(stream)
+        return self.prepared("cuMemPrefetchAsync", *arguments)
+
+    def advise(self, address: int, size: int, advice: int, device: int) -> None:
+        """Say how managed memory is used by device number `device`, or by the HOST; a plain name as well."""
+        self.call("cuMemAdvise", address, size, advice, device)
 
     # -- streams and events
 
@@ -179,8 +255,17 @@ class Driver:
         """Prepared wait for all that was put into `stream`."""
         return self.prepared("cuStreamSynchronize", c_void_p(stream))
 
-    def event(self) -> int:
-        return int(self.get("cuEventCreate", c_void_p, 0))
+    def event(self, timing: bool = True) -> int:
+        """An event; one without timing is only waited for, and costs less."""
+        return int(self.get("cuEventCreate", c_void_p, 0 if timing else _EVENT_WITHOUT_TIME))
+
+    def record(self, event: int, stream: int) -> Callable[[], int]:
+        """Prepared: `event` is what `stream` has been given so far."""
+        return self.prepared("cuEventRecord", c_void_p(event), c_void_p(stream))
+
+    def wait_event(self, stream: int, event: int) -> Callable[[], int]:
+        """Prepared: what `stream` is given from now on waits for `event` as last recorded, the host not."""
+        return self.prepared("cuStreamWaitEvent", c_void_p(stream), c_void_p(event), c_uint(0))
 
     def elapsed_s(self, start: int, end: int) -> float:
         """Seconds between two recorded events, after waiting for the second."""

@@ -23,9 +23,24 @@ Op = Literal["gemm", "gemv", "vector_add", "copy"]
 Transfer = Literal["resident", "once", "always", "overlap", "unified"]
 HostMemory = Literal["pageable", "pinned"]
 
+APART: frozenset[Transfer] = frozenset({"overlap", "unified"})
+"""Transfer modes that need a session of their own, with its data held elsewhere: see `Backend.open_for`."""
+
 
 class Unavailable(RuntimeError):
     """A backend, memory kind or device that cannot be used here; the text is the reason."""
+
+
+class DeviceLost(RuntimeError):
+    """The device can do nothing more in this process; `what` says what it was doing, `code` is its error.
+
+    Any call of a session but `close` may raise it. No other session on that device is of use afterwards;
+    closing one neither raises nor waits. It ends a run: nobody takes it for the fault of one candidate.
+    """
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"the device is lost ({code}): {what}")
+        self.code, self.what = code, what
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +142,8 @@ class SessionInfo(msgspec.Struct, kw_only=True):
     threads: int | None = None
     compile_s: float | None = None
     alloc_s: float | None = None
+    pin_s: float | None = None
+    """To pin host memory of its own, such as the stages of `overlap`; None where it pins none."""
     tile: tuple[int, int] | None = None
     flushes_denormals: bool = False
 
@@ -141,6 +158,7 @@ class Backend(ABC):
     stands_beside: str = ""
     """The backend that computes with the very same library: this one is measured only when it is named."""
     transfers: frozenset[str] = frozenset({"resident", "once", "always"})
+    """Modes offered at all; `refuses` says which of them it declines for a certain problem."""
 
     @abstractmethod
     def probe(self) -> Availability:
@@ -164,6 +182,32 @@ class Backend(ABC):
 
         Unavailable, with the reason of `supports`, for what it does not compute: `require` raises it.
         """
+
+    def refuses(self, problem: Problem, transfer: Transfer, host_memory: HostMemory) -> str | None:
+        """None if it offers this mode for `problem`, else the reason why not, with figures where it has any.
+
+        Whoever measures asks this, not `transfers`. Asked for any problem, also where `probe` says no or
+        `supports` gives a reason; it opens nothing and never raises.
+        """
+        offered = transfer in self.transfers
+        return None if offered else f"{self.name} does not offer transfer mode {transfer}"
+
+    def open_for(
+        self,
+        problem: Problem,
+        operands: Operands,
+        transfer: Transfer,
+        *,
+        host_memory: HostMemory = "pageable",
+        devices: tuple[int, ...] = (0,),
+    ) -> Session:
+        """As `open`, for one mode of `APART`: a session whose `only` is that mode.
+
+        To be overridden by a backend that names such a mode in `transfers`. Unavailable, with the reason, for
+        a mode it refuses or opens by `open`.
+        """
+        reason = self.refuses(problem, transfer, host_memory)
+        raise Unavailable(reason or f"{self.name} has no session for transfer mode {transfer} alone")
 
     def thread_counts(self, problem: Problem) -> tuple[int, ...]:
         """Thread counts worth trying for `problem`; (1,) where the question has no meaning."""
@@ -213,6 +257,11 @@ def require(backend: Backend, problem: Problem) -> None:
 class Session(ABC):
     """A problem bound to one backend, ready to be timed. `run` is prebound: no allocation, no parsing."""
 
+    only: Transfer | None = None
+    """The one mode that it takes, where `Backend.open_for` made it; its `operands` may then be its own."""
+    rearms: frozenset[str] = frozenset()
+    """Modes that need `rearm` before every single `enqueue`, also before the first."""
+
     def __init__(self, problem: Problem, operands: Operands, info: SessionInfo) -> None:
         self.problem, self.operands, self.info = problem, operands, info
 
@@ -248,6 +297,13 @@ class Session(ABC):
             raise ValueError(f"transfer mode {transfer!r} is not offered by {type(self).__name__}")
         self.synchronize()
 
+    def rearm(self, transfer: Transfer) -> None:  # noqa: B027
+        """Untimed, before every call of a mode in `rearms`: put the data back where such a call finds it.
+
+        It is done when it returns: it waits for what it starts. A sample of such a mode is a sum of calls
+        timed one by one.
+        """
+
     def run_empty(self) -> None:  # noqa: B027
         """The same call path as `run` with no work in it (an empty kernel, a zero-size call)."""
 
@@ -277,4 +333,4 @@ class Session(ABC):
         return None
 
     def close(self) -> None:  # noqa: B027
-        """Free everything. Called once; the session is not used after it."""
+        """Free everything. Called once; the session is not used after it. On a lost device: forget it all."""

@@ -12,7 +12,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .base import Availability, Backend, HostMemory, Problem, Session, SessionInfo, Transfer, require
+from .base import (
+    APART,
+    Availability,
+    Backend,
+    HostMemory,
+    Problem,
+    Session,
+    SessionInfo,
+    Transfer,
+    Unavailable,
+    require,
+)
 from .operands import Operands
 
 TimeFn = Callable[[Problem, str, int, int], float]
@@ -44,7 +55,7 @@ class NullSession(Session):
         self._work("resident", 1)
 
     def enqueue(self, transfer: Transfer, reuse: int = 1) -> None:
-        if transfer not in self.backend.transfers:
+        if transfer not in self.backend.transfers or self.only not in (None, transfer):
             raise ValueError(f"transfer mode {transfer!r} is not offered by {self.backend.name}")
         self._work(transfer, reuse)
         if not self.backend.queue:
@@ -85,7 +96,8 @@ class NullBackend(Backend):
     compute: True computes with NumPy, False does nothing, a function takes its place (a planted fault).
     queue: `enqueue` returns at once and only `synchronize` waits, as an asynchronous launch does.
     thread_factor: how many times longer the script takes at each thread count; its keys are the counts.
-    first_call_s: added to the first call of every session. open_error: raised by `open`.
+    first_call_s: added to the first call of every session. open_error: raised by `open`. unsupported: the
+    reason that `supports` gives for every problem.
     """
 
     def __init__(
@@ -104,7 +116,7 @@ class NullBackend(Backend):
         empty_s: float = 1e-7,
         parts_s: dict[str, float] | None = None,
         open_error: BaseException | None = None,
-        refuses: str | None = None,
+        unsupported: str | None = None,
     ) -> None:
         self.name, self.device, self.time_fn = name, device, time_fn
         self.clock = FakeTime() if clock is None else clock
@@ -112,15 +124,15 @@ class NullBackend(Backend):
         self.queue, self.transfers = queue, transfers
         self.thread_factor = dict(thread_factor or {1: 1.0})
         self.first_call_s, self.compile_s, self.empty_s = first_call_s, compile_s, empty_s
-        self.parts_s, self.open_error, self.refuses = parts_s, open_error, refuses
+        self.parts_s, self.open_error, self.unsupported = parts_s, open_error, unsupported
         self.sessions: deque[NullSession] = deque(maxlen=64)
 
     def probe(self) -> Availability:
         return Availability(ok=True, reason="", detail={"scripted": True})
 
     def supports(self, problem: Problem) -> str | None:
-        if self.refuses:
-            return self.refuses
+        if self.unsupported:
+            return self.unsupported
         if self.action is multiply and problem.math not in ("fp32", "fp64"):
             return f"computes in fp32 and fp64, not in {problem.math}"
         return None
@@ -145,6 +157,22 @@ class NullBackend(Backend):
         )
         session = NullSession(self, problem, operands, info)
         self.sessions.append(session)
+        return session
+
+    def open_for(
+        self,
+        problem: Problem,
+        operands: Operands,
+        transfer: Transfer,
+        *,
+        host_memory: HostMemory = "pageable",
+        devices: tuple[int, ...] = (0,),
+    ) -> Session:
+        reason = self.refuses(problem, transfer, host_memory)
+        if reason or transfer not in APART:
+            raise Unavailable(reason or f"{self.name} opens transfer mode {transfer} with the others")
+        session = self.open(problem, operands, host_memory=host_memory, devices=devices)
+        session.only = transfer
         return session
 
 

@@ -11,10 +11,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 
-from backends.base import Backend, Session
+from backends.base import Backend, Session, Transfer
 
 from .clock import ClockError
 from .harness_sample import Entry, screen, timed
@@ -81,16 +82,26 @@ def open_all(bench: Bench, backends: Sequence[Backend], keep: list[Candidate]) -
     skips: list[Skip] = []
     for number, backend in enumerate(backends):
         bench.tell("open", backend.name, number, len(backends))
-        offered = tuple(mode for mode in bench.modes if mode[0] in backend.transfers)
+        refused = _refused(bench, backend)
+        skips += [Skip(backend, None, mode, reason) for mode, reason in refused.items()]
+        offered = tuple(mode for mode in bench.modes if mode not in refused)
         modes = (CPU_MODE,) if backend.device == "cpu" else offered
-        for mode in set(bench.modes) - set(offered) if backend.device != "cpu" else ():
-            skips.append(Skip(backend, None, mode, f"{backend.name} does not offer transfer mode {mode[0]}"))
         reason = _cannot(backend, bench)
         if reason:
             skips += [Skip(backend, None, mode, reason) for mode in modes]
         elif modes:
             skips += _open_counts(bench, backend, modes, keep)
     return skips
+
+
+def _refused(bench: Bench, backend: Backend) -> dict[Mode, str]:
+    """The modes that a GPU backend does not offer for this problem, with its reasons; a CPU has none."""
+    if backend.device == "cpu":
+        return {}
+    asked = {mode: cast(Transfer, mode[0]) for mode in bench.modes}
+    problem, memory = bench.problems[backend.device], bench.host_memory
+    reasons = {mode: backend.refuses(problem, transfer, memory) for mode, transfer in asked.items()}
+    return {mode: reason for mode, reason in reasons.items() if reason}
 
 
 def _cannot(backend: Backend, bench: Bench) -> str:

@@ -13,10 +13,12 @@ import msgspec
 
 from backends.base import Problem
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: the role `at_threads`. Records of schema 1 are read as they are: each later field has a default."""
 
 Provenance = Literal["measured", "recorded", "modelled"]
-Role = Literal["candidate", "pilot", "control_aa", "control_delay"]
+Role = Literal["candidate", "at_threads", "pilot", "control_aa", "control_delay"]
+"""at_threads: the best CPU backend at one asked count of threads, in the same rounds as the candidates."""
 
 
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     samples_s[i] is the wall time in seconds of one `enqueue(transfer, reuse)`: a mean over `inner[i]` calls
     of it where one is too short for the clock. round_of[i] is the round it was taken in, maybe one of several
     short samples: `times_s` has one time for each round. Times of two cells
-    with the same round are a pair.
+    with the same round are a pair. visit_of[i] is the visit to this size it was taken in, from 0: what lies
+    between visits may drift. Empty where all were taken in one.
     """
 
     problem: Problem
@@ -72,12 +75,17 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     samples_s: tuple[float, ...] = ()
     round_of: tuple[int, ...] = ()
     inner: tuple[int, ...] = ()
+    visit_of: tuple[int, ...] = ()
     scaled_by: int = 1
     """samples_s are this many times what was timed: a CPU has no transfers, one run of it stands for all."""
     empty_s: float | None = None
     compile_s: float | None = None
     alloc_s: float | None = None
     first_call_s: float | None = None
+    pin_s: float | None = None
+    """To pin the host memory it works on; None where nothing was pinned. Outside every sample."""
+    rough_s: float | None = None
+    """Of one call, from the screening: what keeps a candidate out of the rounds, never a verdict."""
     parts_s: dict[str, float] | None = None
     gate: GateResult | None = None
     clocks: Clocks | None = None
@@ -87,6 +95,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool = True
     flags: tuple[str, ...] = ()
     """Any of: throttled, clocks_unread (their reader failed), noisy, below_resolution, time_budget."""
+    throttled: int = 0
+    """Samples taken while the clock was held down; they stay among `samples_s`."""
+    outliers: int = 0
+    """Samples far above the others; they stay among `samples_s`."""
     skip_reason: str = ""
     """Why there is no time, where there is none."""
     process_id: int = 0
@@ -118,6 +130,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any] = {}
     complete: bool = True
     """False when it was interrupted or ran out of budget; what is there is whole nevertheless."""
+    model: dict[str, Any] = {}
+    """The constants of the model fitted to this machine, by the names of who fits it; empty without one."""
     cells: tuple[Cell, ...] = ()
 
 

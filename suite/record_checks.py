@@ -38,6 +38,7 @@ class _Options(msgspec.Struct):
     shapes: list[str] = []
     name: str = ""
     label: str = ""
+    sizes: list[int] = []
     unmeasured: list[str] = []
     profile: _Profile | None = None
 
@@ -54,10 +55,10 @@ def check_run(run: Run) -> None:
 
 
 def check_cell(cell: Cell, place: str = "$.cell") -> None:
-    """ValueError unless every sample has its round and its number of calls."""
-    for name in ("round_of", "inner"):
+    """ValueError unless every sample has its round and its number of calls, and its visit where any has."""
+    for name in ("round_of", "inner", "visit_of"):
         entries = len(getattr(cell, name))
-        if entries != len(cell.samples_s):
+        if entries != len(cell.samples_s) and (entries or name != "visit_of"):
             raise ValueError(
                 f"Expected one entry for each of {len(cell.samples_s)} samples_s, got {entries} - "
                 f"at `{place}.{name}`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,8 +27,28 @@ class Sweep(msgspec.Struct, frozen=True):
     host_memory: HostMemory
 
 
+class Asked(NamedTuple):
+    """One row asked of every size. threads: the count the CPU side is held to; None is its best."""
+
+    transfer: str
+    reuse: int
+    threads: int | None = None
+
+    @property
+    def text(self) -> str:
+        """`once x10`, `always, 8 threads`: numbers only where they have a meaning."""
+        runs = f" x{self.reuse}" if self.transfer == "once" else ""
+        count = f", {self.threads} thread{'s' if self.threads > 1 else ''}" if self.threads else ""
+        return f"{self.transfer}{runs}{count}"
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The question of one `crossover` call. `maths` empty: the arithmetic of each dtype itself."""
+    """The question of one `crossover` call. `maths` empty: the arithmetic of each dtype itself.
+
+    resolution: the search ends at a band this narrow (0.125: 12.5 %). batches: counts of products, where they
+    are what is searched over; else `batch` holds. map_over: the two free dimensions of a map. thread_axis:
+    thread counts, `half` or `all`, each of which is a row of its own; else `threads` holds.
+    """
 
     op: str = "gemm"
     shape: str = "square"
@@ -43,10 +63,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     time_budget_s: float = 60.0
     seed: int = 0
+    resolution: float = 0.125
+    batches: tuple[int, ...] = ()
+    map_over: tuple[str, ...] = ()
+    thread_axis: tuple[int | str, ...] = ()
+
+    @property
+    def questions(self) -> list[Asked]:
+        """The rows asked of every size, in the order in which verdicts are given."""
+        return [Asked(transfer, reuse) for transfer, reuse in self.modes]
 
     @property
     def modes(self) -> list[tuple[str, int]]:
-        """(transfer, reuse) of every row: the reuse counts belong to `once`."""
+        """(transfer, reuse), each once, of all rows: what is measured; reuse counts belong to `once`."""
         return [
             (transfer, runs)
             for transfer in self.transfers
@@ -62,7 +91,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def grid(self) -> Grid:
         """The sizes: a coarse sweep that the search refines."""
-        return Grid(coarse=self.sizes, limit=max(64, 2 * len(self.sizes)))
+        return Grid(coarse=self.sizes, resolution=self.resolution, limit=max(64, 2 * len(self.sizes)))
 
     @property
     def groups_expected(self) -> int:

@@ -50,11 +50,17 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Cells of every whole group, sizes for which the time did not suffice, why the journal ended early."""
+    """Cells of every whole group, sizes for which the time did not suffice, why the journal ended early.
+
+    lost: what a lost device was doing; interrupted: by the user. Both end a run before its time, with the
+    cells of the groups that were whole by then.
+    """
 
     cells: tuple[Cell, ...]
     unmeasured: tuple[str, ...] = ()
     journal_fault: str = ""
+    lost: str = ""
+    interrupted: bool = False
 
 
 class Measuring:
@@ -182,8 +188,8 @@ class Measuring:
     def _verdicts(self, group: Iterable[Cell]) -> tuple[str, ...]:
         group = list(group)
         found = [
-            analysis.points(group, transfer, reuse, lambda problem: 0)
-            for transfer, reuse in self.request.modes
+            analysis.points(group, asked.transfer, asked.reuse, lambda problem: 0)
+            for asked in self.request.questions
         ]
         if not any(found):
             return ()

@@ -76,14 +76,14 @@ def arithmetics_of(asked: Request) -> dict[str, Any]:
 def unanswered(asked: Request, lines: Sequence[summary.Line]) -> list[str]:
     """The requested rows that no line answers, each in words."""
     decided = {
-        (q.dtype, q.math, q.host_memory, q.transfer, q.reuse)
+        (q.dtype, q.math, q.host_memory, q.transfer, q.reuse, q.threads)
         for q in (x.question for x in lines if x.decided)
     }
     return [
-        f"{s.dtype} in {s.math}, {s.host_memory}, {transfer}" + (f" x{reuse}" if transfer == "once" else "")
+        f"{s.dtype} in {s.math}, {s.host_memory}, {row.text}"
         for s in asked.sweeps
-        for transfer, reuse in asked.modes
-        if (s.dtype, s.math, s.host_memory, transfer, reuse) not in decided
+        for row in asked.questions
+        if (s.dtype, s.math, s.host_memory, *row) not in decided
     ]
 
 
@@ -98,7 +98,7 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     first = request.candidates(asked.problem(asked.sweeps[0], asked.sizes[0]), chosen)
     sides = {device: [b.name for b in first if b.device == device] for device in ("cpu", "cuda")}
     no_gpu = "none that is verified computes this; name one by --backend"
-    modes = ", ".join(f"{t} x{r}" if t == "once" else t for t, r in asked.modes)
+    modes = ", ".join(row.text for row in asked.questions)
     lines = [
         f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then by bisection",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),

@@ -22,7 +22,7 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> list[Line]:
     if not quiet:
         out.print(Text(machine_line(run)))
         for line in pointed(lines):
-            _points(out, line)
+            _points(out, run, line)
         plot.show(out, lines, recorded)
     if recorded:
         out.print(Text(recorded, style="bold"))
@@ -36,8 +36,8 @@ def pointed(lines: Sequence[Line]) -> list[Line]:
     return [line for line in worth if line.comparison != "recorded"] or worth
 
 
-def _points(out: Console, line: Line) -> None:
-    shown = fitted(tables.points(line), out.width)
+def _points(out: Console, run: Run, line: Line) -> None:
+    shown = fitted(tables.points(run, line), out.width)
     show_table(out, shown.title, shown.columns, shown.rows)
     for text in tables.candidates(line):
         out.print(Text(text))

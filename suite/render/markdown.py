@@ -12,7 +12,7 @@ def render(run: Run, points: bool = True) -> bytes:
     lines = summary.lines(run)
     parts = [_machine(run), table(tables.verdicts(run, lines))]
     for line in summary.worth_points(lines) if points else ():
-        parts.append(table(tables.points(line)))
+        parts.append(table(tables.points(run, line)))
         parts += [f"- {text}\n" for text in tables.candidates(line)]
     return "\n".join(parts).encode()
 

@@ -41,6 +41,8 @@ class Question(msgspec.Struct, frozen=True):
     transfer: str
     reuse: int
     calls_from: str = "python"
+    threads: int | None = None
+    """The thread count the CPU side is held to; None: its best."""
 
     @property
     def mode(self) -> str:
@@ -65,12 +67,13 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One size of a line: the two candidates' cells where they were timed, and their ratio."""
+    """One size of a line: the two candidates' cells where they were timed, their ratio, a remark on them."""
 
     size: int
     cpu: Cell | None
     gpu: Cell | None
     ratio: Ratio
+    note: str = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -114,11 +117,11 @@ def lines(run: Run) -> list[Line]:
     for question in questions(run):
         own, theirs = _of(question, measured), _of(question, recorded)
         if theirs:
-            found.append(_line(question, "recorded", theirs, theirs))
+            found.append(_line(run, question, "recorded", theirs, theirs))
         if own and theirs:
-            found.append(_line(question, "cross-machine", own, theirs))
+            found.append(_line(run, question, "cross-machine", own, theirs))
         elif own:
-            found.append(_line(question, "measured", own, own))
+            found.append(_line(run, question, "measured", own, own))
     shown = [line for line in found if line.crossover.points or line.question.calls_from == "python"]
     return [_explained(line, run.machine.get("gpu_reason", "")) for line in shown]
 
@@ -176,19 +179,33 @@ def _group_of(cell: Cell) -> tuple[str, str, str, int, str]:
     return p.op, *group_arithmetic(cell), p.batch, cell.host_memory
 
 
-def _line(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Line:
+def _line(run: Run, question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Line:
     entries = tuple(_entries(question, comparison, cpu, gpu))
     points = [
         analysis.Point(e.size, e.ratio, e.cpu.backend, e.gpu.backend, e.cpu.threads)
         for e in entries
         if e.cpu and e.gpu
     ]
-    spacing = max((b.size / a.size for a, b in pairwise(entries)), default=1.0)
+    sizes = [entry.size for entry in entries]
+    spacing = max(_spacing(sizes), _coarse_spacing(run, sizes) if comparison == "measured" else 1.0)
     limit = max(_run_limit(cells) for cells in (cpu, gpu))
     found = analysis.crossover(points, spacing=spacing, resolution=limit)
     asked = [cell for cell in (cpu if cpu is gpu else [*cpu, *gpu]) if _asked(question, cell)]
     pilots = tuple(cell for cell in asked if cell.role == "pilot" and cell.samples_s)
     return Line(question, comparison, entries, found, pilots, "" if points else _why(entries, asked))
+
+
+def _spacing(sizes: Iterable[int]) -> float:
+    return max((b / a for a, b in pairwise(sizes)), default=1.0)
+
+
+def _coarse_spacing(run: Run, measured: Sequence[int]) -> float:
+    """That of the sizes the run was asked for, as far as they were measured; 1 where it does not tell them.
+
+    The search refines between them in places: what it measured is closer there than what it looked at anyway.
+    """
+    asked = sorted({*run.options.get("sizes", ())} & {*measured})
+    return _spacing(asked)
 
 
 def _run_limit(cells: list[Cell]) -> float:

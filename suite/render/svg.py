@@ -7,7 +7,7 @@ from typing import Any
 
 from ..exits import Exit, Stop
 from ..record import Run
-from . import plot, summary, tables
+from . import notes, plot, summary, tables
 
 
 def require() -> None:
@@ -35,9 +35,7 @@ def render(run: Run, kind: str = "svg") -> bytes:
         for curve in plot.cpu_times(summary.worth_points(lines)):
             axes.plot(curve.sizes, curve.values, marker="o", label=curve.name)
         axes.set_ylabel("CPU time in s")
-    axes.set(
-        xscale="log", yscale="log", xlabel="size", title=tables.provenance(run) or tables.conditions(run)
-    )
+    axes.set(xscale="log", yscale="log", xlabel="size", title=tables.provenance(run) or notes.conditions(run))
     axes.title.set_fontsize(9)
     if lines:
         axes.legend(fontsize=8)

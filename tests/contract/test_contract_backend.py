@@ -57,6 +57,15 @@ def test_standard_modes_are_offered(any_backend: Backend):
     }  # fmt: skip
 
 
+def test_a_refused_mode_has_a_reason(any_backend: Backend):
+    for problem in (p for problems in FAMILIES.values() for p in problems[:2]):
+        for mode in ("resident", "once", "always", "overlap", "unified"):
+            for memory in ("pageable", "pinned"):
+                reason = any_backend.refuses(problem, mode, memory)
+                assert reason is None or len(reason) > 10
+                assert reason is not None or mode in any_backend.transfers
+
+
 def test_traps_are_no_backends():
     assert not [b.name for b in backends.all_backends() if "trap" in b.name]
 

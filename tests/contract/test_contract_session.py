@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends.arithmetic import MATHS
-from backends.base import Backend, Problem, Session, Unavailable
+from backends.base import APART, Backend, Problem, Session, Unavailable
 from backends.operands import Operands, allocate, fill_random
 
 Opened = tuple[Session, Operands]
@@ -52,7 +52,7 @@ def move_out(session: Session) -> None:
 
 def test_every_mode_gives_the_result(usable: Backend, opened: Opened):
     session, operands = opened
-    for mode in sorted(usable.transfers):
+    for mode in sorted(usable.transfers - APART):
         for reuse in (1, 3):
             operands.c.fill(np.nan)
             move_in(session)
@@ -60,6 +60,36 @@ def test_every_mode_gives_the_result(usable: Backend, opened: Opened):
             if mode == "resident":
                 move_out(session)
             assert_near(session.problem, operands)
+
+
+def test_a_mode_apart_gives_the_result_in_a_session_of_its_own(usable: Backend, example: Problem):
+    for mode in sorted(usable.transfers & APART):
+        session = usable.open_for(example, allocate(example), mode)
+        fill_random(session.operands, 3)
+        session.activate()
+        assert session.only == mode
+        for reuse in (1, 3):
+            session.operands.c.fill(np.nan)
+            if mode in session.rearms:
+                session.rearm(mode)
+            session.enqueue(mode, reuse)
+            assert_near(example, session.operands)
+        for other in ("resident", "once", "always"):
+            with pytest.raises(ValueError, match=other):
+                session.enqueue(other)
+        session.quiesce()
+        session.close()
+
+
+def test_a_mode_that_is_refused_opens_no_session(usable: Backend, example: Problem):
+    for mode in sorted((APART - usable.transfers) | {"resident"}):
+        with pytest.raises(Unavailable, match=mode):
+            usable.open_for(example, allocate(example), mode)
+
+
+def test_modes_that_are_rearmed_are_offered(usable: Backend, opened: Opened):
+    assert opened[0].only is None
+    assert opened[0].rearms <= usable.transfers
 
 
 def test_resident_needs_no_second_upload(opened: Opened):

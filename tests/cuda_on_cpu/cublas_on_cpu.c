@@ -51,7 +51,7 @@ int cublasGemmStridedBatchedEx_64(void *h, int ta, int tb, int64_t m, int64_t n,
                                   long long sa, const void *b, int bt, int64_t ldb, long long sb,
                                   const void *beta, void *c, int ct, int64_t ldc, long long sc,
                                   int64_t batch, int compute, int algo) {
-  if (h != (void *)0xb1a5 || handle_stream != (void *)0x5eed) return 1;
+  if (h != (void *)0xb1a5 || !handle_stream) return 1;
   if (lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1)
     return 7;
   if (at != bt || at != ct || algo != -1) return 15;
@@ -101,8 +101,7 @@ int cublasDgemv_v2(void *h, int t, int m, int n, const void *alpha, const void *
 }
 int cublasScalEx(void *h, int n, const void *alpha, int alpha_type, void *x, int type, int incx,
                  int compute) {
-  if (h != (void *)0xb1a5 || handle_stream != (void *)0x5eed || incx != 1 || alpha_type != compute)
-    return 7;
+  if (h != (void *)0xb1a5 || !handle_stream || incx != 1 || alpha_type != compute) return 7;
   const double factor = alpha_type == R_64F ? *(const double *)alpha : *(const float *)alpha;
   for (int i = 0; i < n; ++i) put(x, type, i, factor * get(x, type, i));
   return 0;

@@ -21,8 +21,8 @@ class Plain(Backend):
     name, device = "plain", "cpu"
     strided = False
 
-    def __init__(self, refuses: str | None = None, there: bool = True, transposes: bool = True) -> None:
-        self.refuses, self.there = refuses, there
+    def __init__(self, unsupported: str | None = None, there: bool = True, transposes: bool = True) -> None:
+        self.unsupported, self.there = unsupported, there
         self.seen: list[tuple[Problem, Operands]] = []
 
     def probe(self):
@@ -31,7 +31,7 @@ class Plain(Backend):
         )
 
     def supports(self, problem):
-        return self.refuses
+        return self.unsupported
 
     def open(self, problem, operands, **_):
         self.look(problem, operands)
@@ -282,7 +282,7 @@ def test_an_absent_backend_says_why():
 
 def test_what_a_backend_refuses_is_a_type_error():
     with pytest.raises(TypeError, match=r"plain cannot compute this float16 gemm: no half floats"):
-        Plain(refuses="no half floats").gemm(whole((2, 2), "f2"), whole((2, 2), "f2"))
+        Plain(unsupported="no half floats").gemm(whole((2, 2), "f2"), whole((2, 2), "f2"))
 
 
 def test_plan_reads_its_arrays_at_each_call(backend):

@@ -313,7 +313,7 @@ def test_an_empty_run_and_the_parts_are_recorded_beside_the_time():
 def test_what_a_candidate_raises_costs_its_own_cells_only():
     trace = Trace()
     lost = trace.backend("lost", "cuda", 1e-3, open_error=MemoryError("out of memory on the device"))
-    refusing = trace.backend("refusing", "cuda", 1e-3, refuses="no fp32 here")
+    refusing = trace.backend("refusing", "cuda", 1e-3, unsupported="no fp32 here")
     partly = trace.backend("partly", "cuda", 1e-4, transfers=frozenset({"resident"}))
     cells = trace.run(backends=[trace.cpu, lost, refusing, partly, trace.gpu])
     reasons = {(c.backend, c.transfer): c.skip_reason for c in cells if c.skip_reason}
@@ -322,6 +322,22 @@ def test_what_a_candidate_raises_costs_its_own_cells_only():
     assert reasons["partly", "once"] == "partly does not offer transfer mode once"
     assert of(cells, "partly").samples_s
     assert of(cells, "gpu", transfer="once").samples_s
+
+
+def test_the_backend_is_asked_which_modes_it_refuses_for_a_problem():
+    """Not only for the set that it offers at all."""
+    trace = Trace()
+    picky = trace.backend("picky", "cuda", 1e-4)
+    asked = []
+    picky.refuses = lambda p, mode, memory: (
+        asked.append((p, mode, memory)) or ("16 bytes too many" if mode == "always" else None)
+    )
+    cells = trace.run(backends=[trace.cpu, picky, trace.gpu])
+    reasons = {(c.backend, c.transfer): c.skip_reason for c in cells if c.skip_reason}
+    assert reasons["picky", "always"] == "16 bytes too many"
+    assert {(p.m, memory) for p, _, memory in asked} == {(of(cells, "picky").problem.m, "pageable")}
+    assert of(cells, "picky").samples_s
+    assert of(cells, "gpu", transfer="always").samples_s
 
 
 def test_a_candidate_that_fails_in_the_rounds_is_dropped_with_its_reason():

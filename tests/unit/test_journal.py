@@ -222,6 +222,8 @@ def test_other_files_are_refused_by_name(tmp_path, content, message):
         ({"round_of": (0, 1)}, "each of 1 samples_s, got 2 - at `$.cells[0].round_of`"),
         ({"samples_s": ()}, "each of 0 samples_s, got 1 - at `$.cells[0].round_of`"),
         ({"inner": ()}, "each of 1 samples_s, got 0 - at `$.cells[0].inner`"),
+        ({"visit_of": (0, 1)}, "each of 1 samples_s, got 2 - at `$.cells[0].visit_of`"),
+        ({"options": {"sizes": "all"}}, "Expected `array`, got `str` - at `$.options.sizes`"),
     ],
 )
 def test_a_damaged_field_is_named(tmp_path, damage, message):
@@ -236,6 +238,50 @@ def test_a_damaged_field_is_named(tmp_path, damage, message):
     with pytest.raises(RecordError) as raised:
         load_run(path)
     assert message in str(raised.value) and str(path) in str(raised.value)
+
+
+SINCE_SCHEMA_2 = ("visit_of", "throttled", "outliers", "rough_s", "pin_s")
+
+
+def first_schema(plain):
+    """A record as it was written before schema 2: without the fields that came with it."""
+    for cell in plain["cells"]:
+        for name in SINCE_SCHEMA_2:
+            del cell[name]
+    del plain["model"]
+    return {**plain, "schema": 1}
+
+
+def test_a_run_of_schema_1_is_read_and_what_came_later_is_empty(tmp_path):
+    path = tmp_path / "run.json"
+    run = msgspec.structs.replace(RUN, cells=tuple(cells("g")))
+    path.write_bytes(msgspec.json.encode(first_schema(msgspec.to_builtins(run))))
+    assert load_run(path) == msgspec.structs.replace(run, schema=1)
+
+
+def test_a_journal_of_schema_1_is_read(tmp_path):
+    journal(tmp_path / "j")
+    lines = [msgspec.json.decode(line) for line in (tmp_path / "j").read_bytes().splitlines()]
+    for line in lines:
+        if "run" in line:
+            line["run"] = first_schema(line["run"])
+        for name in SINCE_SCHEMA_2 if "cell" in line else ():
+            del line["cell"][name]
+    (tmp_path / "old").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    assert load(tmp_path / "old").groups == load(tmp_path / "j").groups
+
+
+def test_what_schema_2_brought_comes_back(tmp_path):
+    new = {"visit_of": (3,), "throttled": 1, "outliers": 1, "rough_s": 1e-6, "pin_s": 0.5}
+    first, *rest = (msgspec.structs.replace(cell, **new) for cell in cells("g"))
+    first = msgspec.structs.replace(first, role="at_threads", threads=2)
+    run = msgspec.structs.replace(RUN, cells=(first, *rest), model={"cpu": {"latency_s": 1e-6}})
+    save_run(tmp_path / "run.json", run)
+    assert load_run(tmp_path / "run.json") == run
+    assert run.schema == SCHEMA == 2
+    with Journal.create(tmp_path / "j", RUN) as j:
+        j.append("g", run.cells)
+    assert load(tmp_path / "j").groups["g"] == run.cells
 
 
 def test_a_damaged_cell_of_a_journal_is_named(tmp_path):

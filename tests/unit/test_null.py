@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backends import allocate, fill_random, registry
-from backends.base import Problem, Unavailable
+from backends.base import Backend, DeviceLost, Problem, Unavailable
 from backends.null import NullBackend, multiply
 from suite.clock import FakeClock
 
@@ -84,3 +84,35 @@ def test_refusals_have_reasons():
     session = backend.open(Problem(m=2, n=2, k=2), allocate(Problem(m=2, n=2, k=2)))
     with pytest.raises(ValueError, match="'unified' is not offered"):
         session.enqueue("unified")
+
+
+def test_a_mode_apart_has_a_session_of_its_own():
+    small = Problem(m=2, n=2, k=2)
+    modes = frozenset({"resident", "once", "always", "overlap"})
+    backend = NullBackend("n", "cuda", lambda p, mode, r, i: {"overlap": 1e-3 * r}[mode], transfers=modes)
+    assert backend.refuses(small, "overlap", "pinned") is None
+    assert backend.refuses(small, "unified", "pinned") == "n does not offer transfer mode unified"
+    session = backend.open_for(small, allocate(small), "overlap")
+    session.enqueue("overlap", 3)
+    assert session.only == "overlap" and backend.clock.true_s == pytest.approx(3e-3)
+    with pytest.raises(ValueError, match="'resident' is not offered"):
+        session.enqueue("resident")
+    for mode in ("unified", "once"):
+        with pytest.raises(Unavailable, match=mode):
+            backend.open_for(small, allocate(small), mode)
+
+
+def test_a_backend_without_such_sessions_says_so():
+    class Claims(NullBackend):
+        open_for = Backend.open_for
+
+    backend = Claims("n", "cuda", lambda p, t, r, i: 0.0, transfers=frozenset({"resident", "overlap"}))
+    small = Problem(m=2, n=2, k=2)
+    with pytest.raises(Unavailable, match="n has no session for transfer mode overlap alone"):
+        backend.open_for(small, allocate(small), "overlap")
+
+
+def test_a_lost_device_has_its_code():
+    lost = DeviceLost(719, "cuStreamSynchronize")
+    assert (lost.code, lost.what) == (719, "cuStreamSynchronize")
+    assert str(lost) == "the device is lost (719): cuStreamSynchronize"

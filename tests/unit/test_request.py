@@ -1,0 +1,52 @@
+"""What a request asks, row by row, and which of its fields name it."""
+
+import msgspec
+import pytest
+
+from suite.request import Asked, Request
+
+ASKED = Request(sizes=(64, 128), transfers=("resident", "once"), reuse=(1, 10))
+
+
+def test_the_questions_are_the_modes():
+    assert ASKED.questions == [Asked("resident", 1), Asked("once", 1), Asked("once", 10)]
+    assert [(row.transfer, row.reuse) for row in ASKED.questions] == ASKED.modes
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (Asked("resident", 1), "resident"),
+        (Asked("once", 10), "once x10"),
+        (Asked("always", 1, 1), "always, 1 thread"),
+        (Asked("once", 3, 8), "once x3, 8 threads"),
+    ],
+)
+def test_a_row_in_words(row, text):
+    assert row.text == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resolution": 0.02},
+        {"batches": (1, 4, 16)},
+        {"map_over": ("m", "n")},
+        {"thread_axis": (1, "half", "all")},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_axis_is_recorded_and_names_the_journal(change):
+    other = msgspec.structs.replace(ASKED, **change)
+    assert other.key() != ASKED.key()
+    assert other.options() != ASKED.options()
+    assert msgspec.convert(other.options(), Request) == other
+
+
+def test_the_time_budget_does_not():
+    assert msgspec.structs.replace(ASKED, time_budget_s=5.0).key() == ASKED.key()
+
+
+def test_the_search_ends_at_the_resolution_asked_for():
+    assert ASKED.grid.resolution == 0.125
+    assert msgspec.structs.replace(ASKED, resolution=0.02).grid.resolution == 0.02
