@@ -108,6 +108,7 @@ def _ascending(found: Mapping[Problem, Mapping[Mode, Sequence[Cell]]]) -> list[S
         Seen(problem, {mode: _seconds(cells) for mode, cells in modes.items()}, first.backend, first.threads)
         for problem, modes in found.items()
         if (first := modes.get(("resident", 1), [None])[0]) is not None
+        and all(sample > 0 for cells in modes.values() for cell in cells for sample in cell.samples_s)
     ]
     return sorted(seen, key=lambda one: one.problem.flops)
 
@@ -155,8 +156,8 @@ def _side(key: Key, seen: Sequence[Seen], sms: int = 0) -> Side:
     )  # fmt: skip
     missed: dict[float, list[float]] = {}
     for one in seen:
-        ratio = one.run_s / sum(side.run(one.problem)[0])
-        missed.setdefault(float(one.problem.flops), []).append(ratio**SHRINK)
+        told = sum(side.run(one.problem)[0])
+        missed.setdefault(float(one.problem.flops), []).append((one.run_s / told) ** SHRINK if told else 1.0)
     corrections = tuple((flops, median(found)) for flops, found in sorted(missed.items()) if flops)
     side = msgspec.structs.replace(side, corrections=corrections)
     return msgspec.structs.replace(side, hidden_s=_hidden(side, seen))

@@ -212,7 +212,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         run, terms = side.run(problem)
         copies = link.copies(problem) if moves and link else (0.0, 0.0)
         whole = composed(side, run, copies, transfer, reuse)
-        found = whole.prediction(self.roofs.get(device), problem, reuse if transfer == "always" else 1, reuse)
+        copied = times_copied(device, transfer, reuse)
+        found = whole.prediction(self.roofs.get(device), problem, copied, reuse)
         known = side.log_sd.get(transfer if moves else "resident", max(side.log_sd.values(), default=1.0))
         return msgspec.structs.replace(found, log_sd=known, backend=terms.backend, threads=terms.threads)
 
@@ -237,28 +238,20 @@ class Whole(NamedTuple):
 
     def prediction(self, roofs: Roofs | None, problem: Problem, copied: int, runs: int) -> Prediction:
         """With its largest share and how near that comes to its roof."""
+        kernel, kind = self.compute + self.memory, kernel_bound(problem, roofs)
         shares: dict[Bound, float] = {
             "launch": self.launch,
             "transfer": self.h2d + self.d2h,
-            "bandwidth": self.memory,
-            "compute": self.compute,
+            kind: kernel,
         }
         bound = max(shares, key=lambda name: shares[name])
-        kernel = self.compute + self.memory
         parts = {"h2d": self.h2d, "launch": self.launch, "kernel": kernel, "d2h": self.d2h}
-        done = {
-            "launch": 0.0,
-            "transfer": copied * (problem.bytes_in + problem.bytes_out),
-            "bandwidth": runs * problem.bytes_min,
-            "compute": runs * problem.flops,
-        }
-        busy = kernel if bound in ("bandwidth", "compute") else shares[bound]
-        share = roof_share(roofs, bound, problem.math, done[bound], busy)
+        done = amount_done(bound, problem, copied, runs)
         return Prediction(
             time_s=self.time,
             parts={name: value for name, value in parts.items() if value},
             bound=bound,
-            roof_share=share,
+            roof_share=roof_share(roofs, bound, problem.math, done, shares[bound]),
             log_sd=0.0,
         )
 
@@ -276,6 +269,31 @@ def composed(side: Side, run: Parts, copies: tuple[float, float], transfer: Tran
     if transfer == "overlap":
         time = max(h2d, launch + compute + memory, d2h) + (h2d + d2h) / SLABS
     return Whole(time, launch, compute, memory, h2d, d2h)
+
+
+def kernel_bound(problem: Problem, roofs: Roofs | None) -> Bound:
+    """By the ridge of the roofline: what a kernel at its roof would wait for."""
+    peak = roofs.flops.get(problem.math, 0.0) if roofs else 0.0
+    if roofs and peak and roofs.memory:
+        return "bandwidth" if problem.intensity < peak / roofs.memory else "compute"
+    return "compute" if problem.op == "gemm" else "bandwidth"
+
+
+def amount_done(bound: Bound, problem: Problem, copied: int, runs: int) -> float:
+    """FLOP or bytes, whichever that bound is about; 0 for a launch."""
+    amount = {
+        "transfer": copied * (problem.bytes_in + problem.bytes_out),
+        "bandwidth": runs * problem.bytes_min,
+        "compute": runs * problem.flops,
+    }
+    return amount.get(bound, 0)
+
+
+def times_copied(device: str, transfer: str, reuse: int) -> int:
+    """How often the operands cross the link in one `enqueue(transfer, reuse)`."""
+    if device != "cuda" or transfer == "resident":
+        return 0
+    return reuse if transfer == "always" else 1
 
 
 def roof_share(roofs: Roofs | None, bound: str, math: str, done: float, seconds: float) -> float | None:
