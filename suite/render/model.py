@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-import msgspec
-
 from .. import plan
 from ..analysis import calibration, reason
 from ..analysis.judged import crossing, judged
@@ -42,12 +40,8 @@ def models(run: Run) -> dict[str, Model]:
 def _model(run: Run, kind: str) -> Model:
     cells = [cell for cell in run.cells if cell.provenance == kind]
     own = "recorded" if run.experiment == "profile" else "measured"
-    if kind == own and run.model:
-        try:
-            return msgspec.convert(run.model, Model)
-        except msgspec.ValidationError:  # constants of another version: fitted again
-            pass
-    return calibration.fitted(cells, run.machine if kind == own else None)
+    kept = calibration.of_record(run.model) if kind == own else None
+    return kept or calibration.fitted(cells, run.machine if kind == own else None)
 
 
 # -- why
