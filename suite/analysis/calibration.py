@@ -281,13 +281,14 @@ def _copy(seen: Sequence[Seen], small: float, near: float) -> tuple[tuple[float,
 
 
 def _with_errors(side: Side, link: Link | None, rest: Sequence[Seen], used: Sequence[Seen]) -> Side:
-    """`side` with its log_sd: from problems not fitted on, else from leaving out one at a time."""
+    """`side` with its log_sd: from problems not fitted on, else from leaving out each but the ends."""
     found: dict[str, list[float]] = {}
     if len(rest) >= LEAST_SIZES:
         pairs = [(side, one) for one in rest]
     else:
         key = (side.device, side.op, side.dtype, side.math, side.host_memory, side.threads)
-        kept = [([*used[:i], *used[i + 1 :]], used[i]) for i in range(len(used)) if len(used) > LEAST_SIZES]
+        inner = range(1, len(used) - 1) if len(used) > LEAST_SIZES else ()
+        kept = [([*used[:i], *used[i + 1 :]], used[i]) for i in inner]
         pairs = [(_side(key, others), one) for others, one in kept]
     for by, one in pairs:
         for transfer, off in _off(by, link, one):
