@@ -134,3 +134,19 @@ def note(run: Run, lines: Sequence[Line]) -> Iterable[str]:
             f"{' and '.join(said)} at the other sizes (median). `predicted` is its crossover; `why` is its "
             "largest share, where no split was measured."
         )
+
+
+ERRORS = ("side", "operation", "host memory", "transfer", "fitted on", "held out", "off by (median)", "worst")
+
+
+def errors(run: Run) -> tuple[tuple[str, ...], ...]:
+    """For each side and transfer mode: sizes fitted on and held out, and how far times are off there."""
+    rows = []
+    for kind, model in models(run).items():
+        for one in judged(model, (cell for cell in run.cells if cell.provenance == kind)):
+            device, op, dtype, _, memory, _ = one.key
+            side = "CPU" if device == "cpu" else "GPU"
+            mode = "" if device == "cpu" else one.transfer
+            off = [f"{share * 100:.0f} %" for share in (one.median, one.worst)]
+            rows.append((side, f"{op} {dtype}", memory, mode, str(one.fitted), str(one.held_out), *off))
+    return tuple(sorted(rows))
