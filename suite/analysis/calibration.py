@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from backends.arithmetic import ITEMSIZE
 from backends.base import Problem
 from suite.record import Cell
 
@@ -83,11 +84,23 @@ def fitted(cells: Iterable[Cell], machine: Mapping[str, Any] | None = None, most
             rest = [one for one in seen[key] if one not in found]
             sides.append(_with_errors(side, links.get(key[4]), rest, found))
     return Model(
-        sides=tuple(sides),
+        sides=tuple(_on_floor(side, sides) for side in sides),
         links=tuple(links.values()),
         roofs=roofs(seen),
         fingerprint=machine.get("fingerprint", ""),
     )
+
+
+def _on_floor(side: Side, sides: Sequence[Side]) -> Side:
+    """A gemm is no quicker than the gemv of its type reads as many bytes, where that was fitted too."""
+    about = (side.device, side.dtype, side.math, side.threads)
+    reads = [s for s in sides if s.op == "gemv" and (s.device, s.dtype, s.math, s.threads) == about]
+    if side.op != "gemm" or not reads:
+        return side
+    way = min(reads, key=lambda s: s.host_memory != side.host_memory).terms[-1]
+    floor = (way.byte_s + 2 * way.flop_s / ITEMSIZE[side.dtype], way.far_byte_s, way.near_bytes)
+    terms = tuple(msgspec.structs.replace(found, floor=floor) for found in side.terms)
+    return msgspec.structs.replace(side, terms=terms)
 
 
 def as_record(model: Model) -> dict[str, Any]:

@@ -33,7 +33,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: to call, start and wait, whatever the size. per_k_s: one step of the longest chain of dependent
     sums (K of a gemm, N of a gemv). flop_s: one FLOP at full rate. byte_s: a byte of A, B or C, and
     far_byte_s what it costs more where the operands do not stay in a cache of near_bytes (0: all stay).
-    tile, slots: work comes in whole waves of `slots` tiles of C; slots 0: it does not.
+    tile, slots: work comes in whole waves of `slots` tiles of C; slots 0: it does not. floor: (byte_s,
+    far_byte_s, near_bytes) of an operation that only reads: work takes no less than that, which square
+    products never show and thin ones do.
     """
 
     latency_s: float = 0.0
@@ -44,6 +46,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     near_bytes: float = 0.0
     tile: tuple[int, int] = (1, 1)
     slots: int = 0
+    floor: tuple[float, float, float] | None = None
     backend: str = ""
     threads: int | None = None
 
@@ -51,8 +54,16 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         """What this run consists of."""
         work = amounts(problem, self.near_bytes)
         flops = flops_in_waves(problem, self.tile, self.slots)
+        compute = self.per_k_s * work.chain + self.flop_s * flops
         memory = self.byte_s * work.bytes + self.far_byte_s * work.far
-        return Parts(self.latency_s, self.per_k_s * work.chain + self.flop_s * flops, memory)
+        return Parts(self.latency_s, compute, max(memory, self._least(problem) - compute))
+
+    def _least(self, problem: Problem) -> float:
+        """What memory alone takes: see `floor`."""
+        if self.floor is None:
+            return 0.0
+        byte_s, far_byte_s, near_bytes = self.floor
+        return byte_s * problem.bytes_min + far_byte_s * far_bytes(problem.bytes_min, near_bytes)
 
 
 class Parts(NamedTuple):
@@ -70,16 +81,21 @@ class Parts(NamedTuple):
 class Amounts(NamedTuple):
     """What a problem asks for: chain of dependent sums, FLOP, bytes, and those of them beyond a cache."""
 
-    chain: int
+    chain: float
     flops: int
     bytes: int
     far: float
 
 
 def amounts(problem: Problem, near_bytes: float) -> Amounts:
-    """Of one run; bytes of each operand once."""
+    """Of one run; bytes of each operand once.
+
+    The chain is K (of a gemv N), but no longer than that of the square problem with as many FLOP: where sums
+    are longer, libraries cut them in pieces and add these.
+    """
     p = problem
-    chain = p.k if p.op == "gemm" else p.n if p.op == "gemv" else 1
+    products = max(1, p.flops // 2)
+    chain = min(p.k, products ** (1 / 3)) if p.op == "gemm" else min(p.n, products ** (1 / 2))
     return Amounts(chain, p.flops, p.bytes_min, far_bytes(p.bytes_min, near_bytes))
 
 

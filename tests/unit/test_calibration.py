@@ -195,6 +195,14 @@ def test_rates_foretold_stay_below_what_such_a_card_can_do():
     assert 1e12 < square(30000, "gemv").bytes_min / told.time_s < 4.9e12
 
 
+def test_thin_shapes_stay_below_what_such_a_card_can_do():
+    for m, n, k in ((1 << 20, 32, 32), (32, 32, 1 << 20), (8192, 8192, 32), (512, 512, 1 << 16)):
+        thin = Problem(m=m, n=n, k=k)
+        told = RIGHT.predict(thin, "cuda", "resident").time_s
+        assert thin.bytes_min / told < 4.9e12 and thin.flops / told < 67e12
+        assert told < 20 * (thin.bytes_min / 4.8e12 + thin.flops / 67e12) + 100e-6
+
+
 def test_it_is_quick():
     import time
 

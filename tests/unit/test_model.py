@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from backends.base import Problem
-from suite.analysis.model import Link, Model, Roofs, Side, Terms, far_bytes, flops_in_waves
+from suite.analysis.model import Link, Model, Roofs, Side, Terms, amounts, far_bytes, flops_in_waves
 
 SQUARE = Problem(m=1024, n=1024, k=1024)
 GPU = Terms(latency_s=10e-6, per_k_s=1e-8, flop_s=2e-14, byte_s=1e-13, backend="cublas")
@@ -85,6 +85,19 @@ def test_waves_of_tiles_are_whole_from_the_second_on():
     assert quantised.parts(SQUARE) == GPU.parts(SQUARE)
     times = [sum(quantised.parts(Problem(m=n, n=n, k=512))) for n in range(64, 4096, 13)]
     assert times == sorted(times)
+
+
+def test_a_long_sum_is_cut_and_a_thin_product_pays_for_its_bytes():
+    chain = [
+        amounts(Problem(m=m, n=m, k=k), 0).chain for m, k in ((64, 64), (64, 16), (64, 4096), (1, 10**6))
+    ]
+    assert chain == pytest.approx([64, 16, 256, 100])
+    assert amounts(Problem(op="gemv", m=16, n=1024), 0).chain == pytest.approx(128)
+    thin = Problem(m=1 << 20, n=32, k=32)
+    on_floor = msgspec.structs.replace(GPU, byte_s=0.0, floor=(2.5e-13, 1e-13, 1e6))
+    work = on_floor.parts(thin)
+    assert work.compute + work.memory == pytest.approx(3.5e-13 * thin.bytes_min, rel=0.01)
+    assert on_floor.parts(SQUARE) == msgspec.structs.replace(on_floor, floor=None).parts(SQUARE)
 
 
 def test_bytes_beyond_a_cache_come_in_gradually():
