@@ -95,22 +95,15 @@ def measure(
                 usable = [backend for backend in usable if backend.name in stood]
             left = asked.time_budget_s - (now() - start)
             share = max(LEAST_GROUP_S, left / (asked.groups - done))
-            settings = _settings(asked, share, controls=not done_scouting)
-            row += harness.measure_group(
-                problem,
-                memory,
-                MODES,
-                settings,
-                backends=usable,
-                clock=clock,
-            )
+            how = settings(asked, share, controls=not done_scouting)
+            row += harness.measure_group(problem, memory, MODES, how, backends=usable, clock=clock)
             done += 1
         found += row
     return found
 
 
-def _settings(asked: Asked, share_s: float, controls: bool) -> Settings:
-    """Few rounds: a median is wanted, not an interval."""
+def settings(asked: Asked, share_s: float, controls: bool) -> Settings:
+    """Of one group. Few rounds: a median is wanted, not an interval."""
     return Settings(
         seed=asked.seed, group_budget_s=share_s, rounds_min=6, rounds_max=8, pilot_rounds=2, controls=controls
     )

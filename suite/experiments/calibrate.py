@@ -10,7 +10,7 @@ import msgspec
 
 from backends.arithmetic import canonical_dtype
 
-from .. import calibrate, export, options, request
+from .. import calibrate, calibrate_judge, export, options, request
 from ..analysis import calibration
 from ..exits import Exit, Stop
 from ..options import Parsed
@@ -32,7 +32,7 @@ They are kept, and answer questions about sizes that nobody measured; docs/model
 Examples:
   gemm-crossover calibrate
   gemm-crossover calibrate --op gemm --dtype f32 --host-memory both
-  gemm-crossover calibrate --time-budget 30 --export-json constants.json
+  gemm-crossover calibrate --time-budget 30 --judge --export-json constants.json
 """
 )
 @options.many(
@@ -72,6 +72,11 @@ Examples:
     "--seed", type=Parsed("integer", options.whole("seed", 0)), default="0", metavar="NUMBER",
     help="Of the operands.",
 )  # fmt: skip
+@click.option(
+    "--judge",
+    is_flag=True,
+    help="Then time other sizes and shapes, as long again, and say how far the model is off there.",
+)
 @click.option("--require-gpu", is_flag=True, help="Exit 5 without a usable GPU.")
 @options.exports("json", "csv", "markdown")
 @click.option("-q", "--quiet", is_flag=True, help="The constants alone.")
@@ -90,6 +95,8 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
     with progress.steps(given["quiet"]) as tell:
         run = measured(asked, f"gemm-crossover {words}", chosen=chosen, tell=tell)
+        if given["judge"]:
+            run = judged(run, asked, chosen=chosen, tell=tell)
     return finish(run, targets, given["quiet"])
 
 
@@ -115,6 +122,15 @@ def measured(asked: calibrate.Asked, command: str = "", *, chosen: Any = (), **h
     model = msgspec.structs.replace(model, created=run.created)
     return msgspec.structs.replace(
         run, model=calibration.as_record(model), cells=tuple(clean(cell) for cell in cells)
+    )
+
+
+def judged(run: Run, asked: calibrate.Asked, *, chosen: Any = (), **how: Any) -> Run:
+    """With cells the constants know nothing of; how: see `calibrate_judge.measure`."""
+    cells = [clean(cell) for cell in calibrate_judge.measure(asked, chosen, **how)]
+    held_out = list(dict.fromkeys(cell.group for cell in cells))
+    return msgspec.structs.replace(
+        run, cells=(*run.cells, *cells), options={**run.options, "held_out": held_out}
     )
 
 

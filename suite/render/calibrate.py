@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from statistics import median
 
 from rich.console import Console
 from rich.text import Text
 
+from .. import calibrate_judge
 from ..analysis import calibration
 from ..analysis.model import Model, Roofs, Side, Terms
 from ..journal import readable
@@ -24,6 +26,7 @@ SIDES = (
 )  # fmt: skip
 
 LINKS = ("host memory", "latency", "GB/s in", "GB/s out", "GB/s in beyond the cache")
+JUDGED = ("operation", "shape", "MxNxK", "side", "transfer", "measured", "predicted", "off by")
 ROOFS = ("side", "FLOP/s", "memory GB/s", "link GB/s", "from")
 
 
@@ -74,8 +77,34 @@ def tables(run: Run) -> list[Shown]:
         ),
         Shown("MODELLED: copies between host and device", LINKS, tuple(link_rows(model))),
         Shown("roofs", ROOFS, tuple(roof_row(*pair) for pair in model.roofs.items())),
+        judged(run, model),
     ]
     return [table.filled() for table in found if table.rows]
+
+
+def judged(run: Run, model: Model) -> Shown:
+    """The model beside what was measured where it was not fitted; without rows where nothing was."""
+    held_out = set(run.options.get("held_out", ()))
+    found = calibrate_judge.told(model, [cell for cell in run.cells if cell.group in held_out])
+    notes = [
+        f"{name} times are off by {median(off) * 100:.0f} % (median), {max(off) * 100:.0f} % at worst"
+        for name, device in (("CPU", "cpu"), ("GPU", "cuda"))
+        if (off := [one.off for one in found if one.device == device])
+    ]
+    right, total = calibrate_judge.crossed(found)
+    notes += [f"the quicker side is named in {right} of {total} comparisons"] if total else []
+    title = "MODELLED beside measured, at sizes and shapes it was not fitted on"
+    return Shown(title, JUDGED, tuple(map(judged_row, found)), tuple(notes))
+
+
+def judged_row(one: calibrate_judge.Told) -> tuple[str, ...]:
+    """One problem on one side in one mode."""
+    p = one.problem
+    sizes = f"{p.m}x{p.n}x{p.k}" if p.op == "gemm" else f"{p.m}x{p.n}"
+    mode = "" if one.device == "cpu" else f"{one.transfer} x{one.reuse}" if one.reuse > 1 else one.transfer
+    side = "CPU" if one.device == "cpu" else "GPU"
+    times = figures.time(one.measured_s), figures.time(one.predicted_s)
+    return f"{p.op} {p.dtype}", one.shape, sizes, side, mode, *times, f"{one.off * 100:.0f} %"
 
 
 def side_rows(side: Side) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from scripted import pair, run_suite
 
 from backends.base import Problem
 from backends.null import NullBackend
-from suite import calibrate
+from suite import calibrate, calibrate_judge
 from suite.analysis import calibration
 from suite.analysis.model import Model, Roofs
 from suite.cli import app
@@ -106,6 +106,46 @@ def test_measured_roofs_take_the_place_of_the_best_rates_seen(no_roofs):
     assert model.roofs["cuda"].link > 0 and not model.roofs["cpu"].measured
     beaten = calibrate.with_measured(Roofs(flops={"fp32": 2.0}), Roofs(flops={"fp32": 1.0}, measured=True))
     assert beaten.flops["fp32"] == 2.0
+
+
+def small(op, dtype):
+    """Held-out problems that a false clock and a real gate are done with at once."""
+    shapes = ((20, 20, 20, 1), (40, 40, 40, 1), (56, 8, 8, 1), (8, 8, 8, 3))
+    return [Problem(op=op, m=m, n=n, k=k, batch=batch, dtype=dtype) for m, n, k, batch in shapes]
+
+
+def test_judging_times_what_was_not_fitted_on_and_changes_no_constant(no_roofs):
+    run = measured()
+    clock, backends = pair()
+    told = []
+    again = experiment.judged(
+        run, asked(), chosen=backends, clock=clock, of=small, tell=lambda *step: told.append(step)
+    )
+    assert again.model == run.model and len(again.options["held_out"]) == 4 and len(told) == 4
+    table = next(t for t in render.tables(again) if "not fitted on" in t.title)
+    gpu = {(row[2], row[4]): row for row in table.rows if row[3] == "GPU"}
+    assert gpu["20x20x20", "always"][5:] == ("16.0 ms", gpu["20x20x20", "always"][6], "0 %")
+    assert any("the quicker side is named in " in note for note in table.notes)
+    assert not [t for t in render.tables(run) if "not fitted on" in t.title]
+
+
+def test_a_wrong_model_is_judged_so(no_roofs):
+    run = measured()
+    clock, backends = pair()
+    again = experiment.judged(run, asked(), chosen=backends, clock=clock, of=small)
+    slow = msgspec.structs.replace(
+        calibration.of_record(run.model).sides[1], corrections=((1.0, 3.0),), log_sd={"resident": 0.1}
+    )
+    cells = [cell for cell in again.cells if cell.group in again.options["held_out"]]
+    found = calibrate_judge.told(Model(sides=(slow,)), cells)
+    assert found and min(one.off for one in found) > 1.5
+
+
+def test_every_shape_to_be_judged_is_a_problem():
+    for op in ("gemm", "gemv"):
+        held_out = calibrate_judge.problems(op, "float64")
+        assert len(held_out) == len(calibrate_judge.SQUARES[op]) + len(calibrate_judge.SHAPES[op])
+        assert not {p.m for p, name in held_out.items() if name == "square"} & set(calibrate.SIZES[op])
 
 
 def test_the_tables_of_a_model_without_a_gpu_leave_out_the_copies(no_roofs):
