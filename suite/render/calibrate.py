@@ -27,6 +27,7 @@ SIDES = (
 
 LINKS = ("host memory", "latency", "GB/s in", "GB/s out", "GB/s in beyond the cache")
 JUDGED = ("operation", "shape", "MxNxK", "side", "transfer", "measured", "predicted", "off by")
+ROOFS_TITLE = "roofs"
 ROOFS = ("side", "FLOP/s", "memory GB/s", "link GB/s", "from")
 
 
@@ -46,7 +47,9 @@ def show(run: Run, out: Console, *, quiet: bool = False) -> None:
     """Print the constants; quiet: without the machine and the roofs."""
     if not quiet:
         out.print(Text(machine_line(run)))
-    for table in tables(run)[: 2 if quiet else None]:
+    for table in tables(run):
+        if quiet and table.title == ROOFS_TITLE:
+            continue
         shown = fitted(table, out.width)
         show_table(
             out, shown.title, shown.columns, shown.rows, "\n".join(f"* {note}" for note in shown.notes)
@@ -76,7 +79,7 @@ def tables(run: Run) -> list[Shown]:
             spare=("hidden when queued", "GB/s beyond the cache", "host memory"),
         ),
         Shown("MODELLED: copies between host and device", LINKS, tuple(link_rows(model))),
-        Shown("roofs", ROOFS, tuple(roof_row(*pair) for pair in model.roofs.items())),
+        Shown(ROOFS_TITLE, ROOFS, tuple(roof_row(*pair) for pair in model.roofs.items())),
         judged(run, model),
     ]
     return [table.filled() for table in found if table.rows]
