@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from backends.arithmetic import DEFAULT_MATH
 from backends.base import Backend, HostMemory, Problem
 
-from . import harness, journal
+from . import harness
 from .analysis import calibration
 from .analysis.model import Model, Roofs
 from .clock import Clock
@@ -175,28 +174,3 @@ def _gpu_roofs(dtypes: Sequence[str]) -> Roofs:
         return Roofs(flops=flops, memory=peaks.rate(BYTES, ROOF_S).per_s, measured=True)
     finally:
         peaks.close()
-
-
-# -- what is kept of it
-
-
-def path_of(fingerprint: str) -> Path:
-    """Where the calibration of a machine is kept."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "gemm-crossover" / f"model-{fingerprint}.json"
-
-
-def keep(model: Model) -> Path:
-    """Writes it where `kept` finds it. OSError where that cannot be written."""
-    path = path_of(model.fingerprint)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    journal.atomic_write(path, journal.readable(calibration.as_record(model)))
-    return path
-
-
-def kept(fingerprint: str) -> Model | None:
-    """The calibration of that machine, None where there is none that can be read."""
-    try:
-        return calibration.of_record(msgspec.json.decode(path_of(fingerprint).read_bytes()))
-    except (OSError, msgspec.DecodeError):
-        return None

@@ -103,19 +103,6 @@ def _on_floor(side: Side, sides: Sequence[Side]) -> Side:
     return msgspec.structs.replace(side, terms=terms)
 
 
-def as_record(model: Model) -> dict[str, Any]:
-    """As it stands in `Run.model`; empty where nothing could be fitted. `of_record` reads it."""
-    return dict(msgspec.json.decode(msgspec.json.encode(model))) if model.sides else {}
-
-
-def of_record(found: Mapping[str, Any]) -> Model | None:
-    """The model in a record; None where there is none, or one with constants of another version."""
-    try:
-        return msgspec.convert(found, Model) if found else None
-    except msgspec.ValidationError:
-        return None
-
-
 def observed(cells: Iterable[Cell]) -> dict[Key, list[Seen]]:
     """Median times of candidates, called from Python, that ran with data in place; ascending in FLOP."""
     times: dict[Key, dict[Problem, dict[Mode, list[Cell]]]] = {}

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -319,3 +320,16 @@ def roof_share(roofs: Roofs | None, bound: str, math: str, done: float, seconds:
     rates = {"transfer": roofs.link, "bandwidth": roofs.memory, "compute": roofs.flops.get(math, 0.0)}
     rate = rates.get(bound, 0.0)
     return min(1.0, done / seconds / rate) if rate else None
+
+
+def as_record(model: Model) -> dict[str, Any]:
+    """As it stands in `Run.model`; empty where nothing could be fitted. `of_record` reads it."""
+    return dict(msgspec.json.decode(msgspec.json.encode(model))) if model.sides else {}
+
+
+def of_record(found: Mapping[str, Any]) -> Model | None:
+    """The model in a record; None where there is none, or one with constants of another version."""
+    try:
+        return msgspec.convert(found, Model) if found else None
+    except msgspec.ValidationError:
+        return None

@@ -10,8 +10,8 @@ import msgspec
 
 from backends.arithmetic import canonical_dtype
 
-from .. import calibrate, calibrate_judge, export, options, request
-from ..analysis import calibration
+from .. import calibrate, calibrate_judge, export, model_store, options, request
+from ..analysis.model import as_record, of_record
 from ..exits import Exit, Stop
 from ..options import Parsed
 from ..record import Run
@@ -120,9 +120,7 @@ def measured(asked: calibrate.Asked, command: str = "", *, chosen: Any = (), **h
     cells = calibrate.measure(asked, chosen, **how)
     model = calibrate.fitted(cells, run.machine, calibrate.measured_roofs(asked.dtypes))
     model = msgspec.structs.replace(model, created=run.created)
-    return msgspec.structs.replace(
-        run, model=calibration.as_record(model), cells=tuple(clean(cell) for cell in cells)
-    )
+    return msgspec.structs.replace(run, model=as_record(model), cells=tuple(clean(cell) for cell in cells))
 
 
 def judged(run: Run, asked: calibrate.Asked, *, chosen: Any = (), **how: Any) -> Run:
@@ -140,10 +138,10 @@ def finish(run: Run, targets: dict[str, str | None], quiet: bool) -> Exit:
         render.check(run)
     except ValueError as error:
         raise Stop(str(error)) from None
-    model = calibration.of_record(run.model)
+    model = of_record(run.model)
     try:
         if model is not None:
-            calibrate.keep(model)
+            model_store.keep(model)
     except OSError as error:
         click.echo(f"note: the constants are not kept: {error.strerror or error}", err=True)
     render.show(run, console_for(targets), quiet=quiet)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..analysis import calibration
+from ..analysis.model import as_record
 from ..journal import RecordError, load_run
 from ..record import Cell, Run
 
@@ -81,7 +82,7 @@ def build(runs: Sequence[Run], label: str) -> Run:
         options={"label": label, "commands": [run.command for run in ordered], "shapes": _shapes(ordered)},
         command="profiles build",
         complete=all(run.complete for run in ordered),
-        model=calibration.as_record(calibration.fitted(kept, ordered[-1].machine)),
+        model=as_record(calibration.fitted(kept, ordered[-1].machine)),
         cells=kept,
     )
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from .. import calibrate_judge
-from ..analysis import calibration
-from ..analysis.model import Model, Roofs, Side, Terms
+from ..analysis.model import Model, Roofs, Side, Terms, of_record
 from ..journal import readable
 from ..record import Run
 from . import figures, markdown, tidy
@@ -37,7 +36,7 @@ def check(run: Run) -> None:
 
 
 def _model(run: Run) -> Model:
-    found = calibration.of_record(run.model)
+    found = of_record(run.model)
     if found is None:
         raise ValueError("the run holds no constants of a model: too few sizes were timed on either side")
     return found

@@ -11,7 +11,7 @@ from statistics import median
 from .. import plan
 from ..analysis import calibration, reason
 from ..analysis.judged import crossing, judged
-from ..analysis.model import Model
+from ..analysis.model import Model, of_record
 from ..analysis.prediction import Device
 from ..record import Cell, Run
 from ..stats import interval
@@ -40,7 +40,7 @@ def models(run: Run) -> dict[str, Model]:
 def _model(run: Run, kind: str) -> Model:
     cells = [cell for cell in run.cells if cell.provenance == kind]
     own = "recorded" if run.experiment == "profile" else "measured"
-    kept = calibration.of_record(run.model) if kind == own else None
+    kept = of_record(run.model) if kind == own else None
     return kept or calibration.fitted(cells, run.machine if kind == own else None)
 
 

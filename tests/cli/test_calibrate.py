@@ -9,9 +9,8 @@ from scripted import pair, run_suite
 
 from backends.base import Problem
 from backends.null import NullBackend
-from suite import calibrate, calibrate_judge
-from suite.analysis import calibration
-from suite.analysis.model import Model, Roofs
+from suite import calibrate, calibrate_judge, model_store
+from suite.analysis.model import Model, Roofs, as_record, of_record
 from suite.cli import app
 from suite.exits import Exit, Stop
 from suite.experiments import calibrate as experiment
@@ -56,7 +55,7 @@ def test_only_who_stood_at_the_scouts_is_timed_further():
 
 
 def test_the_constants_are_those_of_the_script(no_roofs):
-    model = calibration.of_record(measured().model)
+    model = of_record(measured().model)
     told = model.predict(Problem(m=40, n=40, k=40), "cuda", "once", 10)
     assert told.time_s == pytest.approx(88e-3, rel=0.1)
     told = model.predict(Problem(m=40, n=40, k=40), "cpu", "resident")
@@ -66,13 +65,13 @@ def test_the_constants_are_those_of_the_script(no_roofs):
 def test_they_are_kept_by_machine_and_found_again(no_roofs, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     run = measured()
-    model = calibration.of_record(run.model)
-    assert calibrate.kept(model.fingerprint) is None
-    path = calibrate.keep(model)
+    model = of_record(run.model)
+    assert model_store.kept(model.fingerprint) is None
+    path = model_store.keep(model)
     assert path.parent == tmp_path / "gemm-crossover" and model.fingerprint in path.name
-    assert calibrate.kept(model.fingerprint) == model
+    assert model_store.kept(model.fingerprint) == model
     path.write_text("{")
-    assert calibrate.kept(model.fingerprint) is None
+    assert model_store.kept(model.fingerprint) is None
 
 
 def test_the_run_is_shown_and_exported(no_roofs, tmp_path, monkeypatch):
@@ -134,7 +133,7 @@ def test_a_wrong_model_is_judged_so(no_roofs):
     clock, backends = pair()
     again = experiment.judged(run, asked(), chosen=backends, clock=clock, of=small)
     slow = msgspec.structs.replace(
-        calibration.of_record(run.model).sides[1], corrections=((1.0, 3.0),), log_sd={"resident": 0.1}
+        of_record(run.model).sides[1], corrections=((1.0, 3.0),), log_sd={"resident": 0.1}
     )
     cells = [cell for cell in again.cells if cell.group in again.options["held_out"]]
     found = calibrate_judge.told(Model(sides=(slow,)), cells)
@@ -150,9 +149,9 @@ def test_every_shape_to_be_judged_is_a_problem():
 
 def test_the_tables_of_a_model_without_a_gpu_leave_out_the_copies(no_roofs):
     run = measured()
-    model = calibration.of_record(run.model)
+    model = of_record(run.model)
     alone = Model(sides=tuple(side for side in model.sides if side.device == "cpu"), roofs={})
-    shown = render.tables(msgspec.structs.replace(run, model=calibration.as_record(alone)))
+    shown = render.tables(msgspec.structs.replace(run, model=as_record(alone)))
     assert [table.title for table in shown] == ["MODELLED: constants of each side"]
 
 

@@ -1,10 +1,13 @@
 """The formula: units, monotony, modes, bounds, corrections. What its constants are is fitted elsewhere."""
 
+import inspect
+
 import msgspec
 import pytest
 
 from backends.base import Problem
 from suite.analysis.model import Link, Model, Roofs, Side, Terms, amounts, far_bytes, flops_in_waves
+from suite.analysis.prediction import Predictor
 
 SQUARE = Problem(m=1024, n=1024, k=1024)
 GPU = Terms(latency_s=10e-6, per_k_s=1e-8, flop_s=2e-14, byte_s=1e-13, backend="cublas")
@@ -150,6 +153,11 @@ def test_what_has_no_constants_has_no_prediction():
 
 def test_a_run_in_place_of_one_host_memory_serves_for_the_other():
     assert MODEL.predict(SQUARE, "cuda", "resident", host_memory="pinned") is not None
+
+
+def test_it_is_a_predictor():
+    mine, asked = (inspect.signature(one.predict, eval_str=False) for one in (Model, Predictor))
+    assert mine == asked
 
 
 def test_a_model_survives_json():
