@@ -48,15 +48,16 @@ def crossing(wins: Callable[[int], bool | None], low: int, high: int) -> int | N
     Looked for in steps of STEP, so good to 2 %. A size of which `wins` knows nothing is no win.
     """
     stable = None
-    for size in reversed(_scan(low, high)):
+    for size in reversed(scan(low, high, STEP)):
         if not wins(size):
             break
         stable = size
     return stable
 
 
-def _scan(low: int, high: int) -> Sequence[int]:
+def scan(low: int, high: int, step: float) -> Sequence[int]:
+    """Sizes from low to high, each the step's multiple of the one before, or one more."""
     sizes = [low]
     while sizes[-1] < high:
-        sizes.append(min(high, max(sizes[-1] + 1, round(sizes[-1] * STEP))))
+        sizes.append(min(high, max(sizes[-1] + 1, round(sizes[-1] * step))))
     return sizes

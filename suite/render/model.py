@@ -10,7 +10,7 @@ from statistics import median
 
 from .. import plan
 from ..analysis import calibration, reason
-from ..analysis.judged import crossing, judged
+from ..analysis.judged import crossing, judged, scan
 from ..analysis.model import Model, of_record
 from ..analysis.prediction import Device
 from ..record import Cell, Run
@@ -19,6 +19,9 @@ from .summary import CONFIDENCE, Entry, Line
 
 CLOSE = 1.5
 """A prediction farther from the time it is to explain explains nothing."""
+
+CURVE_STEP = 1.15
+"""Ratio of neighbouring sizes of a drawn curve."""
 
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 
@@ -87,11 +90,24 @@ def predicted(line: Line, run: Run) -> str:
     return f"≤ {sizes[0]}" if found == sizes[0] else str(found)
 
 
+def curve(line: Line, run: Run) -> list[tuple[int, float]]:
+    """(size, t_cpu / t_gpu) as foretold over the range measured; empty where the model has no constants."""
+    sizes = [entry.size for entry in line.entries]
+    if line.question.calls_from != "python" or len(sizes) < 2:
+        return []
+    between = sorted({*sizes, *scan(sizes[0], sizes[-1], CURVE_STEP)})
+    return [(size, ratio) for size in between if (ratio := _ratio(line, run, size))]
+
+
 def _known(line: Line, run: Run, size: int) -> bool:
-    return _wins(line, run, size) is not None
+    return _ratio(line, run, size) is not None
 
 
-def _wins(line: Line, run: Run, size: int) -> bool | None:
+def _wins(line: Line, run: Run, size: int) -> bool:
+    return (_ratio(line, run, size) or 0.0) > 1
+
+
+def _ratio(line: Line, run: Run, size: int) -> float | None:
     q = line.question
     times: list[float] = []
     for device in DEVICES:
@@ -104,7 +120,7 @@ def _wins(line: Line, run: Run, size: int) -> bool | None:
         if told is None:
             return None
         times.append(told.time_s)
-    return times[0] > times[1]
+    return times[0] / times[1] if times[1] > 0 else None
 
 
 def _provenance(line: Line, device: str) -> str:

@@ -10,7 +10,7 @@ from suite.analysis.model import Roofs
 from suite.analysis.prediction import Prediction
 from suite.analysis.reason import Work
 from suite.record import Run
-from suite.render import columns, model, summary, tables
+from suite.render import columns, model, summary, svg, tables
 
 ROOFS = Roofs(flops={"fp32": 60e12}, memory=4e12, link=50e9, measured=True)
 SMALL, LARGE = Problem(m=64, n=64, k=64), Problem(m=4096, n=4096, k=4096)
@@ -131,6 +131,19 @@ def test_the_predicted_crossover_stands_beside_the_measured_one():
     assert predicted["gemv", "float32", "pageable", "always"] == "> 8192"
     assert 256 / 1.5 < int(predicted["gemm", "float32", "pinned", "always"]) < 280 * 1.5
     assert any(note.startswith("MODELLED, fitted on 6 sizes") for note in shown.notes)
+
+
+def test_the_modelled_curve_crosses_1_where_the_crossover_is_foretold():
+    found = model.curve(line(), RECORDED)
+    told = int(model.predicted(line(), RECORDED))
+    assert next(size for size, ratio in found if ratio > 1) == pytest.approx(told, rel=0.15)
+    assert found[0][0] == line().entries[0].size and found[-1][0] == line().entries[-1].size
+
+
+def test_the_modelled_curve_is_drawn_dashed_and_named_once():
+    pytest.importorskip("matplotlib")
+    drawn = svg.render(Run(experiment="profile", cells=RECORDED.cells[:400])).decode()
+    assert drawn.count("<!-- dashed: MODELLED -->") == 1 and "stroke-dasharray" in drawn
 
 
 LINES_NAMES = [
