@@ -29,6 +29,7 @@ from suite.record import Run  # noqa: E402
 from suite.render import figures, markdown, summary, tables  # noqa: E402
 from suite.render import ladder_cuda as cuda_tables  # noqa: E402
 from suite.render import ladder_cuda_details as cuda_details  # noqa: E402
+from suite.render import model as model_tables  # noqa: E402
 from suite.render import peers as peers_tables  # noqa: E402
 from suite.render.ladder import details, overview  # noqa: E402
 
@@ -289,12 +290,22 @@ def peer_runs() -> list[Run]:
     return [journal.load_run(path) for path in sorted((ROOT / "docs" / "records").glob("peers-*.json"))]
 
 
+def model_errors() -> str:
+    """How far the model of every recorded machine is off where it was not fitted."""
+    return "\n".join(
+        f"RECORDED on an **{profiles.headline(run)['gpu']}**, {run.created[:10]}:\n\n"
+        + table(model_tables.ERRORS, model_tables.errors(run))
+        for run in profiles.available()
+    )
+
+
 def _plain(shown: tables.Shown) -> str:
     """A table and its notes without a heading."""
     return table(shown.columns, shown.rows) + "".join(f"\n{note}\n" for note in shown.notes)
 
 
 PARTS = {
+    "model-errors": model_errors,
     "peers": peers,
     "peers-figures": peers_figures,
     "verdicts": verdicts,

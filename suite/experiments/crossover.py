@@ -15,6 +15,8 @@ from rich.text import Text
 from backends.base import Backend
 
 from .. import export, gpu_info, machine, options, plan, profiles, request, sweep
+from ..analysis import calibration
+from ..analysis.model import as_record
 from ..exits import Exit, Stop
 from ..journal import Journal, RecordError
 from ..record import Run
@@ -57,6 +59,7 @@ def measure(
         header,
         options=machine.scrub(options),
         complete=not outcome.unmeasured,
+        model=as_record(calibration.fitted(outcome.cells, header.machine)),
         cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
 

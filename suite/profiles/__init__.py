@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ..analysis import calibration
+from ..analysis.model import as_record
 from ..journal import RecordError, load_run
 from ..record import Cell, Run
 
@@ -73,13 +75,15 @@ def build(runs: Sequence[Run], label: str) -> Run:
         groups.update(fresh)
     if not any(cell.device == "cuda" and cell.samples_s for cells in groups.values() for cell in cells):
         raise ValueError("no run holds a measured GPU cell: measure on a machine with a GPU")
+    kept = tuple(cell for cells in groups.values() for cell in cells)
     return msgspec.structs.replace(
         ordered[-1],
         experiment=KIND,
         options={"label": label, "commands": [run.command for run in ordered], "shapes": _shapes(ordered)},
         command="profiles build",
         complete=all(run.complete for run in ordered),
-        cells=tuple(cell for cells in groups.values() for cell in cells),
+        model=as_record(calibration.fitted(kept, ordered[-1].machine)),
+        cells=kept,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..record import Run
-from . import cell_text, notes
+from . import cell_text, model, notes
 from .summary import Entry, Line
 
 Row = TypeVar("Row")
@@ -40,6 +40,7 @@ VERDICT_COLUMNS: list[Column[Line]] = [
     Column("GPU side", 0, lambda line, run: cell_text.side(line, "gpu")),
     Column("told apart", 0, lambda line, run: cell_text.told_apart(line)),
     Column("figures", 0, lambda line, run: cell_text.provenance(line)),
+    Column("predicted", 2, model.predicted),
 ]
 
 POINT_COLUMNS: list[Column[Entry]] = [
@@ -59,6 +60,7 @@ POINT_COLUMNS: list[Column[Entry]] = [
     Column("gate", 20, lambda entry, run: cell_text.gates(entry)),
     Column("flags", 30, lambda entry, run: cell_text.flags(entry)),
     Column("note", 5, lambda entry, run: entry.note),
+    Column("why", 1, model.why),
 ]
 
-NOTES: list[Note] = [notes.timed, notes.win, notes.incomplete, notes.remarks, notes.gate]
+NOTES: list[Note] = [notes.timed, notes.win, notes.incomplete, notes.remarks, notes.gate, model.note]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..exits import Exit, Stop
 from ..record import Run
-from . import notes, plot, summary, tables
+from . import model, notes, plot, summary, tables
 
 
 def require() -> None:
@@ -28,7 +28,7 @@ def render(run: Run, kind: str = "svg") -> bytes:
     axes = figure.subplots()
     curves = plot.speedups(lines)
     if curves:
-        _speedups(axes, lines)
+        _speedups(axes, run, lines)
         axes.axhline(1.0, color="black", linewidth=0.8)
         axes.set_ylabel("speed-up t_cpu / t_gpu")
     else:
@@ -42,7 +42,8 @@ def render(run: Run, kind: str = "svg") -> bytes:
     return _saved(figure, kind)
 
 
-def _speedups(axes: Any, lines: list[summary.Line]) -> None:
+def _speedups(axes: Any, run: Run, lines: list[summary.Line]) -> None:
+    told = "dashed: MODELLED"  # in the legend once
     for line in lines:
         points = [point for point in line.crossover.points if point.ratio.mid > 0]
         if points:
@@ -51,6 +52,10 @@ def _speedups(axes: Any, lines: list[summary.Line]) -> None:
             low = [max(p.ratio.low, p.ratio.mid / 100) for p in points]
             high = [min(p.ratio.high, p.ratio.mid * 100) for p in points]
             axes.fill_between(sizes, low, high, alpha=0.2, color=drawn.get_color())
+            if modelled := model.curve(line, run):
+                style = {"linestyle": "--", "linewidth": 0.9, "color": drawn.get_color()}
+                axes.plot(*zip(*modelled, strict=True), label=told, **style)
+                told = "_none"
 
 
 def _saved(figure: Any, kind: str) -> bytes:
