@@ -1,0 +1,187 @@
+"""What several visits to the same sizes say together: the ratio at each size, and how sure it is.
+
+The rounds of one visit share what drifts slowly, so that the interval of their ratios is too narrow for the
+truth. How much visits to one size differ is pooled over all sizes of a question (a variance of `df` degrees
+of freedom), and a size known from `n` visits has an interval no narrower than that variance over `n` allows.
+
+A disturbance that lasts a whole visit, such as a clock held down, is no random variation. A ratio that such a
+disturbance could turn round (within CLEAR of 1) is decided by AHEAD visits more for it than against it, or by
+one where a neighbouring size nearer to 1 is decided the same way.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+import msgspec
+import numpy as np
+
+from suite.record import Cell
+from suite.stats import interval, t_quantile
+
+from .ratio import Ratio, Verdict, paired
+
+CLEAR = 1.5
+"""An interval this far from 1 is decided by one visit: neighbours and clocks slow a side down by less."""
+
+AHEAD = 2
+"""Nearer to 1: so many more visits for a verdict than against it."""
+
+NEIGHBOUR = 1.125
+"""A size within this factor bears witness for a single visit."""
+
+GUESS = 2.0
+GUESS_DF = 2
+"""Before any size was visited twice: visits differ by so many times what the rounds of one say. It counts as
+so many degrees of freedom."""
+
+NORMAL = 1.96
+"""Standard errors in the half-width of an interval, about."""
+
+ODD = 2.5
+"""Standard deviations beyond which a visit moves the estimate, and the variance, no further."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One size of one question: estimate and half-width of log(t_cpu / t_gpu) in each visit.
+
+    floor: log of the smallest ratio that its controls tell apart. once: an old record, which does not say in
+    which visit its rounds were taken: they count as one, and nothing more is asked of it.
+    """
+
+    mids: tuple[float, ...]
+    halves: tuple[float, ...]
+    floor: float = 0.0
+    pairs: int = 0
+    drift: float = 0.0
+    once: bool = False
+
+
+class Between(msgspec.Struct, frozen=True):
+    """How much visits to one size differ, as a standard deviation of logs; unknown where df is 0."""
+
+    sd: float = 0.0
+    df: int = 0
+
+    def half_width(self, visits: int, confidence: float = 0.95) -> float:
+        """Of the mean of `visits` visits; 0 where nothing is known."""
+        if not self.df:
+            return 0.0
+        return t_quantile(self.df, (1 + confidence) / 2) * self.sd / math.sqrt(visits)
+
+
+def seen(cpu: Cell, gpu: Cell, confidence: float = 0.95, floor: float = 1.0) -> Seen | None:
+    """The visits in which both cells have times; None without one. floor: a ratio >= 1."""
+    visits = _by_visit(cpu, gpu)
+    if not visits:
+        return None
+    found = [interval(np.array(logs), confidence) for logs in visits.values()]
+    return Seen(
+        mids=tuple(one.mid for one in found),
+        halves=tuple(one.half_width for one in found),
+        floor=math.log(floor),
+        pairs=sum(map(len, visits.values())),
+        drift=max(one.drift for one in found),
+        once=not gpu.visit_of,
+    )
+
+
+def _by_visit(cpu: Cell, gpu: Cell) -> dict[int, list[float]]:
+    """Visit -> log ratios of its rounds."""
+    visit_of = dict(zip(gpu.round_of or count(), gpu.visit_of or (0,) * len(gpu.samples_s), strict=False))
+    visits: dict[int, list[float]] = {}
+    for round_, log in paired(cpu, gpu).items():
+        visits.setdefault(visit_of[round_], []).append(log)
+    return visits
+
+
+def between(all_seen: Iterable[Seen]) -> Between:
+    """Pooled over every size with two visits or more; odd visits count as ODD standard deviations."""
+    known = [one for one in all_seen if not one.once]
+    apart: list[float] = []
+    df = 0
+    for one in known:
+        n = len(one.mids)
+        if n > 1:
+            middle, stretch = statistics.median(one.mids), math.sqrt(n / (n - 1))
+            apart += [abs(mid - middle) * stretch for mid in one.mids]
+            df += n - 1
+    halves = sorted(half for one in known for half in one.halves)
+    guess = GUESS * halves[len(halves) // 2] / NORMAL if halves else 0.0
+    if not df:
+        return Between(guess, GUESS_DF if halves else 0)
+    rough = 1.4826 * statistics.median(apart)
+    most = ODD * rough if df >= 3 and rough > 0 else math.inf
+    variance = sum(min(r, most) ** 2 for r in apart) / len(apart)
+    if math.isfinite(guess):
+        variance = (df * variance + GUESS_DF * guess**2) / (df + GUESS_DF)
+        df += GUESS_DF
+    return Between(math.sqrt(variance), df)
+
+
+def estimate(one: Seen, spread: Between, confidence: float = 0.95) -> tuple[float, float]:
+    """(mid, half-width) of one size from all its visits; a visit far from the others moves it little."""
+    n = len(one.mids)
+    middle = statistics.median(one.mids)
+    most = ODD * spread.sd if n > 2 and spread.sd > 0 else math.inf
+    mid = middle + sum(max(-most, min(most, x - middle)) for x in one.mids) / n
+    within = math.sqrt(sum(half * half for half in one.halves)) / n
+    return mid, max(within, spread.half_width(n, confidence))
+
+
+def ratios(
+    sizes: Mapping[int, Seen], confidence: float = 0.95, spread: Between | None = None
+) -> dict[int, Ratio]:
+    """The ratio at every size of one question; `spread` is pooled over them where it is not given."""
+    spread = between(sizes.values()) if spread is None else spread
+    known = {size: (one, *estimate(one, spread, confidence)) for size, one in sorted(sizes.items())}
+    sides = {size: _side(*entry) for size, entry in known.items()}
+    own = {size: side if _enough(*known[size], side) else "undecided" for size, side in sides.items()}
+    order = list(known)
+    return {
+        size: _ratio(one, mid, half, _backed(i, order, sides, own, known))
+        for i, (size, (one, mid, half)) in enumerate(known.items())
+    }
+
+
+def _side(one: Seen, mid: float, half: float) -> Verdict:
+    """What the interval and the controls alone say."""
+    if abs(mid) < one.floor:
+        return "undecided"
+    return "win" if mid - half > 0 else "loss" if mid + half < 0 else "undecided"
+
+
+def _enough(one: Seen, mid: float, half: float, side: Verdict) -> bool:
+    """Whether the visits suffice for a verdict."""
+    if side == "undecided" or one.once or abs(mid) - half >= math.log(CLEAR):
+        return True
+    votes = sum(math.copysign(1.0, x) for x in one.mids)
+    return (votes if side == "win" else -votes) >= AHEAD
+
+
+def _backed(
+    i: int,
+    order: Sequence[int],
+    sides: Mapping[int, Verdict],
+    own: Mapping[int, Verdict],
+    known: Mapping[int, tuple[Seen, float, float]],
+) -> Verdict:
+    """The verdict of the i-th size; one visit is enough beside a size nearer to 1 with that verdict."""
+    size = order[i]
+    side, (one, mid, _) = sides[size], known[size]
+    if own[size] != "undecided" or side == "undecided" or len(one.mids) > 1:
+        return own[size]
+    for other in (*order[max(0, i - 1) : i], *order[i + 1 : i + 2]):
+        apart = max(size, other) / min(size, other)
+        witness, its_mid, _ = known[other]
+        if own[other] == side and apart <= NEIGHBOUR and len(witness.mids) > 1 and abs(its_mid) <= abs(mid):
+            return side
+    return "undecided"
+
+
+def _ratio(one: Seen, mid: float, half: float, verdict: Verdict) -> Ratio:
+    low, middle, high = (math.exp(min(700.0, x)) for x in (mid - half, mid, mid + half))
+    return Ratio(low, middle, high, verdict, one.pairs, math.exp(one.drift), len(one.mids))
