@@ -18,6 +18,9 @@ MOST_VISITS = 6
 MOST_AGAIN = 24
 """Visits to sizes that one question had been asked of before, at most."""
 
+END_VISITS = 3
+"""Visits that the two ends of a band get at least: all rests on them."""
+
 MOST_REFINED = 8
 """Sizes within one step of the coarse sweep from which on brackets are halved, whatever a line says."""
 
@@ -29,6 +32,12 @@ WORTH = 0.6
 
 CLIFF = 1.25
 """A ratio that changes by more from a size to the next one: one of the two may be an odd one."""
+
+WAITS = 3
+"""Rank of what would better wait: then the sizes near 1 take turns, so that visits to each are apart."""
+
+STEEP = 1.5
+"""A band whose ends are farther from 1 than this is not yet narrowed as far as it can be."""
 
 FAR = 1.125
 """A next size farther away than this cannot show that."""
@@ -153,11 +162,13 @@ def _wanted(grid: Grid, known: Known, question: Any, due: float) -> dict[int, tu
     for size, promising in again.items() if spent < MOST_AGAIN else ():
         reading = track.at[size]
         ready = reading.last <= due
-        rank = 4 if not promising else 3 if not ready else 0 if size in ends else 2
-        found[size] = (rank, reading.visits, reading.last)
+        rank = WAITS if not (ready and promising) else 0 if size in ends else 2
+        found[size] = (rank, reading.last, reading.visits)
+    if found and min(found.values())[0] >= WAITS:
+        found.update({size: (WAITS, track.at[size].last, 0) for size in track.witnesses()})
     if len(known) < grid.limit:
         fresh = track.refined() or ([] if found else track.outside())
-        found.update(dict.fromkeys(fresh, (1, 0, -math.inf)))
+        found.update(dict.fromkeys(fresh, (1, -math.inf, 0)))
     return found
 
 
@@ -197,11 +208,40 @@ class Track:
             for x in range(i + 1, j)
             if self.grid.narrow(self.sizes[i], self.sizes[j])
         }
-        return {
+        open_ones = {
             self.sizes[x]: x not in inside or _promising(r)
             for x, r in enumerate(self.readings)
             if r.verdict == "undecided" and r.visits < MOST_VISITS and x not in enough
         }
+        return open_ones | {self.sizes[x]: True for i, j in crossing for x in self._doubtful(i, j)}
+
+    def witnesses(self) -> list[int]:
+        """Sizes that a disturbance could turn round: visited in turn they show whether there is one."""
+        near = math.log(STEEP)
+        return [
+            size
+            for size, reading in self.at.items()
+            if reading.leaning and abs(reading.mid) < near and reading.visits < MOST_VISITS
+        ]
+
+    def _doubtful(self, i: int, j: int) -> list[int]:
+        """Ends of a band that too few visits stand for: more where one of them is where no line leads."""
+        a, b = self.readings[i], self.readings[j]
+        if max(abs(a.mid), abs(b.mid)) > math.log(STEEP):
+            return []
+        enough = MOST_VISITS - 1 if self._is_step(i, j) else END_VISITS
+        return [x for x in (i, j) if self.readings[x].visits < enough]
+
+    def _is_step(self, i: int, j: int) -> bool:
+        """Whether the ratio changes by far more between these two than the next sizes lead one to expect."""
+        a, b = self.readings[i], self.readings[j]
+        slopes = [
+            abs(self.readings[y].mid - self.readings[x].mid) / math.log(self.sizes[y] / self.sizes[x])
+            for x, y in ((i - 1, i), (j, j + 1))
+            if x >= 0 and y < len(self.sizes)
+        ]
+        expected = max(slopes, default=0.0) * math.log(self.sizes[j] / self.sizes[i])
+        return abs(a.mid - b.mid) > 2 * expected + a.half + b.half
 
     def refined(self) -> list[int]:
         """A new size for every stretch that is not yet known well enough."""
