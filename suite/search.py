@@ -15,11 +15,11 @@ from . import search_place as place
 MOST_VISITS = 6
 """Times one question is asked of one size, at most."""
 
-MOST_AGAIN = 24
-"""Visits to sizes that one question had been asked of before, at most."""
-
 END_VISITS = 3
 """Visits that the two ends of a band get at least: all rests on them."""
+
+MOST_AGAIN = 24
+"""Visits to sizes that one question had been asked of before, at most."""
 
 MOST_REFINED = 8
 """Sizes within one step of the coarse sweep from which on brackets are halved, whatever a line says."""
@@ -34,7 +34,7 @@ CLIFF = 1.25
 """A ratio that changes by more from a size to the next one: one of the two may be an odd one."""
 
 WAITS = 3
-"""Rank of what would better wait: then the sizes near 1 take turns, so that visits to each are apart."""
+"""Rank of what would better wait: then the ends of the band take turns with it, so that visits are apart."""
 
 STEEP = 1.5
 """A band whose ends are farther from 1 than this is not yet narrowed as far as it can be."""
@@ -106,9 +106,11 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def leaning(self) -> int:
-        """1 to a win, -1 to a loss: the verdict, or which one is likely until more visits confirm it."""
+        """1 to a win, -1 to a loss: the verdict, or the likely one until there were visits enough for it."""
         if self.verdict in ("win", "loss"):
             return 1 if self.verdict == "win" else -1
+        if self.visits >= END_VISITS:
+            return 0
         doubt = LEAN * max(self.half, self.floor)
         return 0 if not abs(self.mid) > doubt else 1 if self.mid > 0 else -1
 
@@ -165,7 +167,7 @@ def _wanted(grid: Grid, known: Known, question: Any, due: float) -> dict[int, tu
         rank = WAITS if not (ready and promising) else 0 if size in ends else 2
         found[size] = (rank, reading.last, reading.visits)
     if found and min(found.values())[0] >= WAITS:
-        found.update({size: (WAITS, track.at[size].last, 0) for size in track.witnesses()})
+        found.update({size: (WAITS, track.at[size].last, 0) for size in ends if track.near(size)})
     if len(known) < grid.limit:
         fresh = track.refined() or ([] if found else track.outside())
         found.update(dict.fromkeys(fresh, (1, -math.inf, 0)))
@@ -215,14 +217,10 @@ class Track:
         }
         return open_ones | {self.sizes[x]: True for i, j in crossing for x in self._doubtful(i, j)}
 
-    def witnesses(self) -> list[int]:
-        """Sizes that a disturbance could turn round: visited in turn they show whether there is one."""
-        near = math.log(STEEP)
-        return [
-            size
-            for size, reading in self.at.items()
-            if reading.leaning and abs(reading.mid) < near and reading.visits < MOST_VISITS
-        ]
+    def near(self, size: int) -> bool:
+        """Whether a disturbance could turn it round, and further visits may say so."""
+        reading = self.at[size]
+        return abs(reading.mid) < math.log(STEEP) and reading.visits < MOST_VISITS
 
     def _doubtful(self, i: int, j: int) -> list[int]:
         """Ends of a band that too few visits stand for: more where one of them is where no line leads."""

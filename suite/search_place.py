@@ -15,13 +15,13 @@ import msgspec
 BEND = 0.15
 """Part of a log ratio that a straight line is taken to miss it by: far points say little of the crossing."""
 
-AIM = 1.5
+AIM = 1.0
 """Half-widths that a size is to lie away from 1."""
 
 VISITS = 3
 """As many visits the sizes beside the crossing are to get; the half-width aimed by is that after them."""
 
-GAIN = 0.2
+GAIN = 0.1
 """Part of a bracket, in logs, that a new size is to cut off."""
 
 
