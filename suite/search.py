@@ -205,10 +205,7 @@ class Track:
         crossing = [(i, j) for i, j in self.stretches if self.crosses(i, j)]
         inside = {x for i, j in crossing for x in range(i + 1, j)}
         enough = {
-            x
-            for i, j in crossing
-            for x in range(i + 1, j)
-            if self.grid.narrow(self.sizes[i], self.sizes[j])
+            x for i, j in crossing for x in range(i + 1, j) if self.grid.narrow(self.sizes[i], self.sizes[j])
         }
         open_ones = {
             self.sizes[x]: x not in inside or _promising(r)

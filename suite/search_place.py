@@ -21,6 +21,9 @@ AIM = 1.0
 VISITS = 3
 """As many visits the sizes beside the crossing are to get; the half-width aimed by is that after them."""
 
+LONE = 0.6
+"""The half-width of a single visit is mostly a guess of what visits differ by; it shrinks so much faster."""
+
 GAIN = 0.1
 """Part of a bracket, in logs, that a new size is to cut off."""
 
@@ -65,7 +68,10 @@ def fit(points: Sequence[Seen], rising: bool) -> Line | None:
 
 def reach(points: Sequence[Seen], line: Line) -> float:
     """How far from the crossing, in log size, a verdict can be had with some visits."""
-    doubts = sorted(max(p.half, p.floor) * math.sqrt(p.visits / VISITS) for p in points)
+    shrinks = {1: LONE * math.sqrt(1 / VISITS)}
+    doubts = sorted(
+        max(p.half, p.floor) * shrinks.get(p.visits, math.sqrt(p.visits / VISITS)) for p in points
+    )
     return AIM * doubts[(len(doubts) - 1) // 2] / line.slope
 
 

@@ -21,6 +21,7 @@ from suite.analysis.ratio import Ratio
 from suite.harness import Settings, measure_group
 from suite.record import Cell, Clocks
 from suite.request import Request
+from suite.search import Grid
 from suite.sweep import Measuring
 
 MODE = ("resident", 1)
@@ -125,8 +126,8 @@ class Machine:
     def backends(self) -> list[NullBackend]:
         """One a side."""
         return [
-            NullBackend("cpu", "cpu", self.cpu_time, clock=self.pace, compute=False),
-            NullBackend("gpu", "cuda", self.gpu_time, clock=self.pace, compute=False),
+            NullBackend("cpu", "cpu", self.cpu_time, clock=self.pace, compute=False, empty_s=1.0),
+            NullBackend("gpu", "cuda", self.gpu_time, clock=self.pace, compute=False, empty_s=1.0),
         ]
 
     def group(
@@ -150,6 +151,41 @@ class Machine:
     def sweep(self, sizes: Iterable[int]) -> Crossover:
         """The answer of a sweep without noise: the definition applied to the true ratios."""
         return crossover([Point(n, truly(self.ratio(n))) for n in sizes], spacing=2.0)
+
+    def contradicted_by(self, point: Point) -> bool:
+        """Whether a verdict is the wrong one."""
+        return point.ratio.verdict not in ("win" if self.ratio(point.size) > 1 else "loss", "undecided")
+
+    def step(self, low: int) -> float:
+        """How narrow a band that begins here is asked to be: the resolution, or one step of the grid."""
+        grid = Grid(coarse=COARSE)
+        return max(grid.resolution * low, grid.step_at(low))
+
+
+@dataclass
+class Truth:
+    """What the definition makes of the ratios themselves: between these two sizes the crossing lies."""
+
+    kind: str
+    low: float
+    high: float
+
+    def held_by(self, found: Crossover) -> bool:
+        """Whether a reported band holds it."""
+        low, high = found.band[0] or 0, found.band[1] or math.inf
+        if self.low == self.high:
+            return low <= self.low <= high
+        return found.kind == self.kind and low < self.high and self.low < high
+
+
+def truths(machine: Machine) -> Truth:
+    """The crossing itself; where a flip moves the answer of every sweep, that of a sweep without noise."""
+    if machine.flip:
+        full = machine.sweep(sorted({*COARSE, *range(8, 4097, 8), machine.flip}))
+        low, high = full.band[0] or 0, full.band[1] or math.inf
+        if not low <= machine.truth <= high or full.kind != "crosses":
+            return Truth(full.kind, low, high)
+    return Truth("crosses", machine.truth, machine.truth)
 
 
 def truly(ratio: float) -> Ratio:
