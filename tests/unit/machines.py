@@ -67,7 +67,7 @@ class Machine:
         self.throttling = self.rng.choice(["cpu", "cuda"])
         self.readable = self.rng.random() < 0.5
         self.slow_until = self.calm_until = 0.0
-        self.cpu_rate = 1e12
+        self.cpu_rate = 2e10
         self.speedup = self.rng.uniform(3, 60)
         self.latency = self.cpu(self.truth) - self.truth**3 / (self.cpu_rate * self.speedup)
 

@@ -29,7 +29,7 @@ def test_a_row_in_words(row, text):
 @pytest.mark.parametrize(
     "change",
     [
-        {"resolution": 0.02},
+        {"resolution": 0.1},
         {"batches": (1, 4, 16)},
         {"map_over": ("m", "n")},
         {"thread_axis": (1, "half", "all")},
@@ -48,5 +48,5 @@ def test_the_time_budget_does_not():
 
 
 def test_the_search_ends_at_the_resolution_asked_for():
-    assert ASKED.grid.resolution == 0.125
-    assert msgspec.structs.replace(ASKED, resolution=0.02).grid.resolution == 0.02
+    assert ASKED.grid.resolution == 0.02
+    assert msgspec.structs.replace(ASKED, resolution=0.1).grid.resolution == 0.1
