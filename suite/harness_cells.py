@@ -33,6 +33,7 @@ def cell(
     scale = reuse if one.device == "cpu" else 1
     info = one.session.info
     config = dict(info.config)
+    slow = sum((one.device, round_) in watch.slow for round_ in entry.rounds)
     if entry.role == "control_delay":
         config[DELAY_KEY] = entry.delay_s * scale
     return Cell(
@@ -47,6 +48,9 @@ def cell(
         round_of=tuple(entry.rounds),
         inner=tuple(entry.inners),
         visit_of=(0,) * len(entry.samples_s),
+        throttled=slow,
+        slow_visits=(0,) if 2 * slow > len(entry.samples_s) else (),
+        outliers=spread(entry.samples_s).outliers,
         first_call_s=one.first_call_s,
         rough_s=_finite(one.rough_s.get(CPU_MODE if one.device == "cpu" else mode)),
         empty_s=one.empty_s,

@@ -47,6 +47,7 @@ def _joined(first: Cell | None, second: Cell, shift: int, visit: int) -> Cell:
         second,
         round_of=tuple(round_ + shift for round_ in second.round_of),
         visit_of=(visit,) * len(second.samples_s),
+        slow_visits=(visit,) if second.slow_visits else (),
     )
     if first is None or not first.samples_s or not second.samples_s or first.scaled_by != second.scaled_by:
         return second
@@ -56,6 +57,7 @@ def _joined(first: Cell | None, second: Cell, shift: int, visit: int) -> Cell:
         round_of=first.round_of + second.round_of,
         inner=first.inner + second.inner,
         visit_of=(first.visit_of or (0,) * len(first.samples_s)) + second.visit_of,
+        slow_visits=first.slow_visits + second.slow_visits,
         throttled=first.throttled + second.throttled,
         outliers=first.outliers + second.outliers,
         gate=second.gate or first.gate,

@@ -12,13 +12,13 @@ import msgspec
 
 from . import search_place as place
 
-MOST_VISITS = 6
+MOST_VISITS = 8
 """Times one question is asked of one size, at most."""
 
 END_VISITS = 3
 """Visits that the two ends of a band get at least: all rests on them."""
 
-MOST_AGAIN = 24
+MOST_AGAIN = 36
 """Visits to sizes that one question had been asked of before, at most."""
 
 MOST_REFINED = 8

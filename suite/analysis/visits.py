@@ -33,8 +33,8 @@ AHEAD = 2
 NEIGHBOUR = 1.125
 """A size within this factor bears witness for a single visit."""
 
-GUESS = 2.0
-GUESS_DF = 2
+GUESS = 2.5
+GUESS_DF = 5
 """Before any size was visited twice: visits differ by so many times what the rounds of one say. It counts as
 so many degrees of freedom."""
 
@@ -74,10 +74,17 @@ class Between(msgspec.Struct, frozen=True):
 
 
 def seen(cpu: Cell, gpu: Cell, confidence: float = 0.95, floor: float = 1.0) -> Seen | None:
-    """The visits in which both cells have times; None without one. floor: a ratio >= 1."""
+    """The visits in which both cells have times; None without one. floor: a ratio >= 1.
+
+    Visits with a clock held down say what a machine does then; they count where there are no others.
+    """
     visits = _by_visit(cpu, gpu)
     if not visits:
         return None
+    calm = {
+        visit: logs for visit, logs in visits.items() if visit not in {*cpu.slow_visits, *gpu.slow_visits}
+    }
+    visits = calm or visits
     found = [interval(np.array(logs), confidence) for logs in visits.values()]
     return Seen(
         mids=tuple(one.mid for one in found),

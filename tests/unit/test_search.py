@@ -289,4 +289,6 @@ class TestPlacement:
             assert abs(math.log(target / 500)) > 0.8 * place.reach(points, place.fit(points, True)) > 0
 
     def test_without_trust_in_the_line_the_bracket_is_halved(self):
-        assert place.targets([self.seen(400), self.seen(900)], True, 0.02, bisect=True) == [pytest.approx(600)]
+        assert place.targets([self.seen(400), self.seen(900)], True, 0.02, bisect=True) == [
+            pytest.approx(600)
+        ]
