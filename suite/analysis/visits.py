@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import combinations, count
 
 import msgspec
 import numpy as np
@@ -108,21 +108,17 @@ def _by_visit(cpu: Cell, gpu: Cell) -> dict[int, list[float]]:
 def between(all_seen: Iterable[Seen]) -> Between:
     """Pooled over every size with two visits or more; odd visits count as ODD standard deviations."""
     known = [one for one in all_seen if not one.once]
-    apart: list[float] = []
-    df = 0
-    for one in known:
-        n = len(one.mids)
-        if n > 1:
-            middle, stretch = statistics.median(one.mids), math.sqrt(n / (n - 1))
-            apart += [abs(mid - middle) * stretch for mid in one.mids]
-            df += n - 1
+    apart = [
+        (abs(a - b) / math.sqrt(2), 2 / len(one.mids)) for one in known for a, b in combinations(one.mids, 2)
+    ]
+    df = sum(len(one.mids) - 1 for one in known)
     halves = sorted(half for one in known for half in one.halves)
     guess = GUESS * halves[len(halves) // 2] / NORMAL if halves else 0.0
     if not df:
         return Between(guess, GUESS_DF if halves else 0)
-    rough = 1.4826 * statistics.median(apart)
+    rough = statistics.median(difference for difference, _ in apart) * 1.4826
     most = ODD * rough if df >= 3 and rough > 0 else math.inf
-    variance = sum(min(r, most) ** 2 for r in apart) / len(apart)
+    variance = sum(weight * min(difference, most) ** 2 for difference, weight in apart) / df
     if math.isfinite(guess):
         variance = (df * variance + GUESS_DF * guess**2) / (df + GUESS_DF)
         df += GUESS_DF

@@ -3,8 +3,8 @@
     python tests/bars/simulate.py --machines 1000 docs/records/simulated.json
 
 Every level of noise has as many machines, each with drift as large as its noise, heavy one-sided tails and
-spells of a held-down clock; every fourth has an isolated flip, half of those at a size of the coarse sweep. The
-record is written anew every few machines, so that an interrupted call leaves one with the counts it reached.
+spells of a held-down clock; every fourth has an isolated flip, half of those at a size of the coarse sweep.
+The record is written anew every few machines, so that an interrupted call leaves one with the counts reached.
 """
 
 from __future__ import annotations

@@ -195,10 +195,8 @@ def truly(ratio: float) -> Ratio:
 
 def search(machine: Machine, budget_s: float = 60.0, **asked: object) -> Crossover:
     """The crossover as the engine finds it; `machine.visits` counts what it took."""
-    request = Request(
-        **{"op": "gemv", "shape": "N=1", "sizes": COARSE, "transfers": ("resident",), "time_budget_s": budget_s,
-           "seed": machine.seed, **asked}
-    )  # type: ignore[arg-type]  # fmt: skip
+    fixed = {"op": "gemv", "shape": "N=1", "sizes": COARSE, "transfers": ("resident",)}
+    request = Request(**{**fixed, "time_budget_s": budget_s, "seed": machine.seed, **asked})  # type: ignore[arg-type]
     outcome = Measuring(
         request, machine.backends(), clock=machine.pace, now=machine.now, measure=machine.group
     ).run()  # type: ignore[arg-type]
