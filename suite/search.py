@@ -263,8 +263,13 @@ class Track:
         step = self.grid.step_at(low)
         narrow = max(self.grid.resolution, step / low)
         found = place.targets(points, self.leanings[j] > 0, narrow, self._refined_in(low, high))
-        sizes = [self.grid.between(low, high, target) for target in found]
-        return next((size for size in sizes if size is not None and size not in self.tried), None)
+        sizes = [self._free(*self._gap(i, j, target), target) for target in found]
+        return next((size for size in sizes if size is not None), None)
+
+    def _gap(self, i: int, j: int, target: float) -> tuple[int, int]:
+        """The two neighbours among the sizes of a stretch between which `target` lies."""
+        above = next(x for x in range(i + 1, j + 1) if x == j or self.sizes[x] > target)
+        return self.sizes[above - 1], self.sizes[above]
 
     def _refined_in(self, low: int, high: int) -> bool:
         """Whether so many sizes were measured in this step of the coarse sweep that a line is no help."""
