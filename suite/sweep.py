@@ -97,9 +97,12 @@ class Measuring:
     def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
         readings = self._restored(sweep)
         pause = min(PAUSE_S, PAUSE_SHARE * self.request.time_budget_s)
+        # the later sweeps' share of the time left: nothing but the coarse sizes may cut into it
+        kept = self.left_s * sweeps_left / (sweeps_left + 1)
         while visits := self._next(readings, pause):
             self._expect(visits, sweeps_left)
-            if self.left_s <= 0 and self.done:
+            first = visits[0].size in self.grid.coarse and visits[0].size not in readings.groups
+            if self.left_s <= (0 if first else kept) and self.done:
                 self._give_up(sweep, visits, readings)
                 break
             self._visit(sweep, visits[0], readings)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from suite.record import Cell
-from suite.stats import interval, t_quantile
+from suite.stats import Interval, interval, t_quantile
 
 from .ratio import Ratio, Verdict, paired
 
@@ -48,8 +48,8 @@ ODD = 2.5
 class Seen(msgspec.Struct, frozen=True):
     """One size of one question: estimate and half-width of log(t_cpu / t_gpu) in each visit.
 
-    floor: log of the smallest ratio that its controls tell apart. once: an old record, which does not say in
-    which visit its rounds were taken: they count as one, and nothing more is asked of it.
+    floor: log of the smallest ratio that its controls tell apart. once: the limits of an old record, which
+    does not say in which visit its rounds were taken: they count as one, and nothing more is asked of it.
     """
 
     mids: tuple[float, ...]
@@ -57,7 +57,7 @@ class Seen(msgspec.Struct, frozen=True):
     floor: float = 0.0
     pairs: int = 0
     drift: float = 0.0
-    once: bool = False
+    once: tuple[float, float] | None = None
 
 
 class Between(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def seen(cpu: Cell, gpu: Cell, confidence: float = 0.95, floor: float = 1.0) -> 
         floor=math.log(floor),
         pairs=sum(map(len, visits.values())),
         drift=max(one.drift for one in found),
-        once=not gpu.visit_of,
+        once=None if gpu.visit_of else (found[0].low, found[0].high),
     )
 
 
@@ -125,14 +125,17 @@ def between(all_seen: Iterable[Seen]) -> Between:
     return Between(math.sqrt(variance), df)
 
 
-def estimate(one: Seen, spread: Between, confidence: float = 0.95) -> tuple[float, float]:
-    """(mid, half-width) of one size from all its visits; a visit far from the others moves it little."""
+def estimate(one: Seen, spread: Between, confidence: float = 0.95) -> Interval:
+    """Of one size from all its visits; a visit far from the others moves it little."""
+    if one.once is not None:
+        return Interval(one.once[0], one.mids[0], one.once[1], one.drift)
     n = len(one.mids)
     middle = statistics.median(one.mids)
     most = ODD * spread.sd if n > 2 and spread.sd > 0 else math.inf
     mid = middle + sum(max(-most, min(most, x - middle)) for x in one.mids) / n
     within = math.sqrt(sum(half * half for half in one.halves)) / n
-    return mid, max(within, spread.half_width(n, confidence))
+    half = max(within, spread.half_width(n, confidence))
+    return Interval(mid - half, mid, mid + half, one.drift)
 
 
 def ratios(
@@ -140,26 +143,26 @@ def ratios(
 ) -> dict[int, Ratio]:
     """The ratio at every size of one question; `spread` is pooled over them where it is not given."""
     spread = between(sizes.values()) if spread is None else spread
-    known = {size: (one, *estimate(one, spread, confidence)) for size, one in sorted(sizes.items())}
+    known = {size: (one, estimate(one, spread, confidence)) for size, one in sorted(sizes.items())}
     sides = {size: _side(*entry) for size, entry in known.items()}
     own = {size: side if _enough(*known[size], side) else "undecided" for size, side in sides.items()}
     order = list(known)
     return {
-        size: _ratio(one, mid, half, _backed(i, order, sides, own, known))
-        for i, (size, (one, mid, half)) in enumerate(known.items())
+        size: _ratio(one, log, _backed(i, order, sides, own, known))
+        for i, (size, (one, log)) in enumerate(known.items())
     }
 
 
-def _side(one: Seen, mid: float, half: float) -> Verdict:
+def _side(one: Seen, log: Interval) -> Verdict:
     """What the interval and the controls alone say."""
-    if abs(mid) < one.floor:
+    if abs(log.mid) < one.floor:
         return "undecided"
-    return "win" if mid - half > 0 else "loss" if mid + half < 0 else "undecided"
+    return "win" if log.low > 0 else "loss" if log.high < 0 else "undecided"
 
 
-def _enough(one: Seen, mid: float, half: float, side: Verdict) -> bool:
+def _enough(one: Seen, log: Interval, side: Verdict) -> bool:
     """Whether the visits suffice for a verdict."""
-    if side == "undecided" or one.once or abs(mid) - half >= math.log(CLEAR):
+    if side == "undecided" or one.once or max(log.low, -log.high) >= math.log(CLEAR):
         return True
     votes = sum(math.copysign(1.0, x) for x in one.mids)
     return (votes if side == "win" else -votes) >= AHEAD
@@ -170,21 +173,22 @@ def _backed(
     order: Sequence[int],
     sides: Mapping[int, Verdict],
     own: Mapping[int, Verdict],
-    known: Mapping[int, tuple[Seen, float, float]],
+    known: Mapping[int, tuple[Seen, Interval]],
 ) -> Verdict:
     """The verdict of the i-th size; one visit is enough beside a size nearer to 1 with that verdict."""
     size = order[i]
-    side, (one, mid, _) = sides[size], known[size]
+    side, (one, log) = sides[size], known[size]
     if own[size] != "undecided" or side == "undecided" or len(one.mids) > 1:
         return own[size]
     for other in (*order[max(0, i - 1) : i], *order[i + 1 : i + 2]):
         apart = max(size, other) / min(size, other)
-        witness, its_mid, _ = known[other]
-        if own[other] == side and apart <= NEIGHBOUR and len(witness.mids) > 1 and abs(its_mid) <= abs(mid):
+        witness, its = known[other]
+        nearer = len(witness.mids) > 1 and abs(its.mid) <= abs(log.mid)
+        if own[other] == side and apart <= NEIGHBOUR and nearer:
             return side
     return "undecided"
 
 
-def _ratio(one: Seen, mid: float, half: float, verdict: Verdict) -> Ratio:
-    low, middle, high = (math.exp(min(700.0, x)) for x in (mid - half, mid, mid + half))
-    return Ratio(low, middle, high, verdict, one.pairs, math.exp(one.drift), len(one.mids))
+def _ratio(one: Seen, log: Interval, verdict: Verdict) -> Ratio:
+    low, mid, high = (math.exp(x) if x < 700 else math.inf for x in (log.low, log.mid, log.high))
+    return Ratio(low, mid, high, verdict, one.pairs, math.exp(one.drift), len(one.mids))

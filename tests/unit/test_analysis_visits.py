@@ -62,9 +62,9 @@ def test_one_odd_visit_of_many_does_not_widen_everything():
     wild = Seen((0.0, 0.01, 0.30), (0.01,) * 3)
     spread = between([*calm, wild])
     assert spread.sd < 0.02
-    mid, half = estimate(wild, spread)
-    assert mid < 0.03, "the mean would be 0.10"
-    assert half < 0.03
+    found = estimate(wild, spread)
+    assert found.mid < 0.03, "the mean would be 0.10"
+    assert found.half_width < 0.03
 
 
 def test_before_any_second_visit_the_spread_is_guessed_from_the_rounds():
