@@ -30,6 +30,9 @@ LEAN = 0.5
 WORTH = 0.6
 """Part of its half-width, after two visits more, that a ratio must be away from 1 to promise a verdict."""
 
+SLACK = 2.0
+"""Times as wide as asked, a band is left as it is where only sizes too near 1 are left in it."""
+
 CLIFF = 1.25
 """A ratio that changes by more from a size to the next one: one of the two may be an odd one."""
 
@@ -205,7 +208,11 @@ class Track:
         crossing = [(i, j) for i, j in self.stretches if self.crosses(i, j)]
         inside = {x for i, j in crossing for x in range(i + 1, j)}
         enough = {
-            x for i, j in crossing for x in range(i + 1, j) if self.grid.narrow(self.sizes[i], self.sizes[j])
+            x
+            for i, j in crossing
+            for x in range(i + 1, j)
+            if self.grid.narrow(self.sizes[i], self.sizes[j])
+            or (self._idle(x) and self._near_enough(i, j))
         }
         open_ones = {
             self.sizes[x]: x not in inside or _promising(r)
@@ -213,6 +220,15 @@ class Track:
             if r.verdict == "undecided" and r.visits < MOST_VISITS and x not in enough
         }
         return open_ones | {self.sizes[x]: True for i, j in crossing for x in self._doubtful(i, j)}
+
+    def _idle(self, x: int) -> bool:
+        """Whether enough visits were made to a size to see that it is too near 1."""
+        return self.readings[x].visits >= END_VISITS and not _promising(self.readings[x])
+
+    def _near_enough(self, i: int, j: int) -> bool:
+        """Whether a band is so narrow that a size in it which promises nothing is not worth more visits."""
+        low, high = self.sizes[i], self.sizes[j]
+        return high - low <= SLACK * max(self.grid.step_at(low), self.grid.resolution * low)
 
     def near(self, size: int) -> bool:
         """Whether a disturbance could turn it round, and further visits may say so."""
