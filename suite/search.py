@@ -211,8 +211,7 @@ class Track:
             x
             for i, j in crossing
             for x in range(i + 1, j)
-            if self.grid.narrow(self.sizes[i], self.sizes[j])
-            or (self._idle(x) and self._near_enough(i, j))
+            if self.grid.narrow(self.sizes[i], self.sizes[j]) or (self._idle(x) and self._near_enough(i, j))
         }
         open_ones = {
             self.sizes[x]: x not in inside or _promising(r)

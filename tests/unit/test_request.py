@@ -60,5 +60,5 @@ def test_a_resolution_is_a_part_or_per_cent(text, value):
 
 @pytest.mark.parametrize("text", ["2", "-1%", "100%", "x", ""])
 def test_what_is_no_part_is_refused(text):
-    with pytest.raises(ValueError, match="is no part of the size: 2% and 0.02 are"):
+    with pytest.raises(ValueError, match=r"is no part of the size: 2% and 0\.02 are"):
         options.part(text)
