@@ -35,12 +35,12 @@ static void *context;
 /* Calls made since the last `fake_restart`, the texts of errors aside; from call FAKE_LOST_AFTER on each fails. */
 int fake_calls(void) { return calls; }
 void fake_restart(void) { calls = prefetches[0] = prefetches[1] = 0; }
-static int lost(void) {
+static int failing(void) {
   const char *text = getenv("FAKE_LOST_AFTER");
   return ++calls, text && calls >= atoi(text);
 }
 #define CALL                                                                                       \
-  if (lost()) return LOST
+  if (failing()) return LOST
 
 /* Prefetches since then, to the device (0) or to the host (-1). */
 int fake_prefetches(int to) { return prefetches[to < 0]; }
