@@ -67,7 +67,7 @@ def measure_group(
         return nothing(problems, host_memory, group, modes, settings, backends, reason)
     rng = Random(f"{settings.seed}/{group}")
     bench = Bench(problems, operands, host_memory, modes, settings, clock or PerfClock(), rng, group)
-    bench.gate = (gate or _default_gate(settings.seed)) if settings.gate else None
+    bench.gate = (gate or default_gate(settings.seed)) if settings.gate else None
     bench.on_event = on_event
     return _measure(bench, backends, clocks)
 
@@ -89,7 +89,8 @@ def _operands(
         return None, reason_of(error)
 
 
-def _default_gate(seed: int) -> Gate:
+def default_gate(seed: int) -> Gate:
+    """The gate of the suite; references are computed once for all sessions of one group."""
     from .gate import ReferenceCache, check
 
     cache = ReferenceCache()

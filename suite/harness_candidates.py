@@ -67,7 +67,7 @@ class Candidate:
 
 
 class Skip(msgspec.Struct, frozen=True):
-    """What was not timed, and why. gate: its outcome, where that is the reason."""
+    """What was not timed, and why. gate: its outcome, where that is the reason. rough_s: of the screening."""
 
     backend: Backend
     threads: int | None
@@ -75,6 +75,7 @@ class Skip(msgspec.Struct, frozen=True):
     reason: str
     gate: GateResult | None = None
     session: Session | None = None
+    rough_s: float | None = None
 
 
 def open_all(bench: Bench, backends: Sequence[Backend], keep: list[Candidate]) -> list[Skip]:
@@ -216,7 +217,10 @@ def gate_contenders(bench: Bench, candidates: Sequence[Candidate]) -> list[Skip]
     skips: list[Skip] = []
     for one in open_ones:
         if id(one) not in kept:
-            skips += [Skip(one.backend, one.threads, m, _why(one), one.gate, one.session) for m in one.modes]
+            skips += [
+                Skip(one.backend, one.threads, m, _why(one), one.gate, one.session, one.rough_s.get(m))
+                for m in one.modes
+            ]
             one.close()
     return skips
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 
-from backends.base import Problem, SessionInfo
+from backends.base import Backend, Problem, SessionInfo
 
+from . import plan
 from .analysis.controls import DELAY_KEY
 from .clock import Clock
 from .harness_candidates import Candidate, Skip
 from .harness_rounds import Watch
 from .harness_sample import STEPS_PER_SAMPLE, Entry
-from .harness_settings import Bench, Mode, Settings
-from .record import Cell, Role
+from .harness_settings import CPU_MODE, Bench, Mode, Settings
+from .record import Cell, Role, group_key
 from .stats import spread
 
 NOISY_SCATTER = 0.1
@@ -31,6 +33,7 @@ def cell(
     scale = reuse if one.device == "cpu" else 1
     info = one.session.info
     config = dict(info.config)
+    slow = sum((one.device, round_) in watch.slow for round_ in entry.rounds)
     if entry.role == "control_delay":
         config[DELAY_KEY] = entry.delay_s * scale
     return Cell(
@@ -44,7 +47,12 @@ def cell(
         samples_s=tuple(s * scale for s in entry.samples_s) if scale != 1 else tuple(entry.samples_s),
         round_of=tuple(entry.rounds),
         inner=tuple(entry.inners),
+        visit_of=(0,) * len(entry.samples_s),
+        throttled=slow,
+        slow_visits=(0,) if 2 * slow > len(entry.samples_s) else (),
+        outliers=spread(entry.samples_s).outliers,
         first_call_s=one.first_call_s,
+        rough_s=_finite(one.rough_s.get(CPU_MODE if one.device == "cpu" else mode)),
         empty_s=one.empty_s,
         parts_s=one.parts_s,
         threads_observed=entry.threads_observed if one.device == "cpu" else None,
@@ -75,6 +83,10 @@ def _common(bench: Bench, backend: str, device: str, threads: int | None, info: 
     }
 
 
+def _finite(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and math.isfinite(seconds) else None
+
+
 def sample_flags(entry: Entry, clock: Clock) -> tuple[str, ...]:
     """noisy, below_resolution: as the samples are."""
     found = []
@@ -102,6 +114,7 @@ def skipped(bench: Bench, skip: Skip) -> list[Cell]:
             transfer=transfer,
             reuse=reuse,
             gate=skip.gate,
+            rough_s=_finite(skip.rough_s),
             config=dict(info.config),
             verified=skip.backend.verified,
             skip_reason=skip.reason,
@@ -137,3 +150,16 @@ def nothing(
         for backend in backends
         for transfer, reuse in modes
     ]
+
+
+def left_out(
+    backends: Sequence[Backend],
+    problem: Problem,
+    host_memory: str,
+    modes: Sequence[Mode],
+    settings: Settings,
+) -> list[Cell]:
+    """Cells of those that the screening at neighbouring sizes showed to be too slow to be opened again."""
+    problems = {"cuda": problem, "cpu": plan.cpu_problem(problem)}
+    reason = "not opened: far slower than the best at the neighbouring sizes"
+    return nothing(problems, host_memory, group_key(problem, host_memory), modes, settings, backends, reason)

@@ -34,6 +34,8 @@ class Watch:
     before: dict[str, Clocks | None] = field(default_factory=dict)
     after: dict[str, Clocks | None] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
+    slow: set[tuple[str, int]] = field(default_factory=set)
+    """Device and round, where its clock was held down."""
 
     def look(self, device: str, readings: dict[str, Clocks | None]) -> None:
         """Read the clocks of `device` into `readings`; never again once that raised."""
@@ -44,13 +46,20 @@ class Watch:
         except Exception:  # whatever a reader raises, the measurement goes on without it
             self.unread.add(device)
 
+    def see(self, device: str, round_: int) -> None:
+        """Read the clocks of `device` at the end of its turn in a round."""
+        self.look(device, self.after)
+        if throttled(self.after.get(device)):
+            self.slow.add((device, round_))
+
     def clocks(self, device: str) -> Clocks | None:
         """Before and after as one record."""
         return merged(self.before.get(device), self.after.get(device))
 
     def flags(self, device: str) -> tuple[str, ...]:
         """throttled, or clocks_unread when the reader raised."""
-        found = ("throttled",) if throttled(self.clocks(device)) else ()
+        slow = throttled(self.clocks(device)) or any(side == device for side, _ in self.slow)
+        found = ("throttled",) if slow else ()
         return (*found, "clocks_unread") if device in self.unread else found
 
 
@@ -113,7 +122,7 @@ def _visit(bench: Bench, visit: Visit, round_: int, watch: Watch) -> None:
     bench.rng.shuffle(entries)
     for entry in entries:
         _guarded(entry, partial(take, bench.clock, entry, round_))
-    watch.look(visit.device, watch.after)
+    watch.see(visit.device, round_)
 
 
 def rounds(bench: Bench, visits: Sequence[Visit], watch: Watch, most: int, budget_s: float) -> Iterator[int]:

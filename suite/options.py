@@ -89,6 +89,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def part(text: str) -> float:
+    """`2%`, `0.02` -> 0.02. ValueError unless it is at least 0 and below 1."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise ValueError(f"{text!r} is no part of the size: 2% and 0.02 are, from 0 to below 100 %")
+    return value
+
+
 def both_memories(text: str) -> tuple[str, ...]:
     """`pageable`, `pinned`, `both` or a list."""
     parts = listed(one_of((*HOST_MEMORY, "both"), "host memory"))(text)
@@ -214,6 +225,14 @@ how_to_measure = stacked(
         show_default=True,
         metavar="TIME",
         help="Seconds for the whole run (90, 90s, 2m).",
+    ),
+    click.option(
+        "--resolution",
+        type=Parsed("part", part),
+        default="2%",
+        show_default=True,
+        metavar="PART",
+        help="The search ends at a band this narrow, or at one step between sizes where that is more.",
     ),
     click.option(
         "--seed",

@@ -12,12 +12,26 @@ from .record import Cell
 def pooled(before: Sequence[Cell], after: Sequence[Cell]) -> list[Cell]:
     """The cells of the later visit; where the same candidate stood in the earlier one, its samples too.
 
-    Rounds of the later visit are numbered on from the earlier, so that pairs stay pairs. Where another
-    candidate was chosen now, the earlier one's samples have no pair any more and are left out.
+    Rounds and visits of the later one are numbered on from the earlier, so that pairs stay pairs. Where
+    another candidate was chosen now, the earlier one's samples have no pair any more and are left out. What
+    the later visit did not ask about stays as it was: other transfer modes, who lost the pilots, who was
+    skipped.
     """
     shift = 1 + max((max(cell.round_of, default=-1) for cell in before), default=-1)
+    visit = 1 + max((max(cell.visit_of, default=0) for cell in before if cell.samples_s), default=-1)
     earlier = {_slot(cell): cell for cell in before}
-    return [_joined(earlier.get(_slot(cell)), cell, shift) for cell in after]
+    asked = {(cell.transfer, cell.reuse) for cell in after}
+    again = {_slot(cell) for cell in after}
+    kept = [
+        cell
+        for cell in before
+        if (cell.transfer, cell.reuse) not in asked or (_aside(cell) and _slot(cell) not in again)
+    ]
+    return [_joined(earlier.get(_slot(cell)), cell, shift, visit) for cell in after] + kept
+
+
+def _aside(cell: Cell) -> bool:
+    return cell.role == "pilot" or not cell.samples_s
 
 
 def _slot(cell: Cell) -> Hashable:
@@ -28,14 +42,24 @@ def _who(cell: Cell) -> tuple[Hashable, ...]:
     return cell.backend, cell.threads, cell.kernel_hash
 
 
-def _joined(first: Cell | None, second: Cell, shift: int) -> Cell:
-    rounds = tuple(round_ + shift for round_ in second.round_of)
+def _joined(first: Cell | None, second: Cell, shift: int, visit: int) -> Cell:
+    second = msgspec.structs.replace(
+        second,
+        round_of=tuple(round_ + shift for round_ in second.round_of),
+        visit_of=(visit,) * len(second.samples_s),
+        slow_visits=(visit,) if second.slow_visits else (),
+    )
     if first is None or not first.samples_s or not second.samples_s or first.scaled_by != second.scaled_by:
-        return msgspec.structs.replace(second, round_of=rounds)
+        return second
     return msgspec.structs.replace(
         second,
         samples_s=first.samples_s + second.samples_s,
-        round_of=first.round_of + rounds,
+        round_of=first.round_of + second.round_of,
         inner=first.inner + second.inner,
+        visit_of=(first.visit_of or (0,) * len(first.samples_s)) + second.visit_of,
+        slow_visits=first.slow_visits + second.slow_visits,
+        throttled=first.throttled + second.throttled,
+        outliers=first.outliers + second.outliers,
+        gate=second.gate or first.gate,
         flags=tuple(dict.fromkeys((*first.flags, *second.flags))),
     )

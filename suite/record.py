@@ -97,6 +97,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """Any of: throttled, clocks_unread (their reader failed), noisy, below_resolution, time_budget."""
     throttled: int = 0
     """Samples taken while the clock was held down; they stay among `samples_s`."""
+    slow_visits: tuple[int, ...] = ()
+    """Visits in which more than half of the samples were."""
     outliers: int = 0
     """Samples far above the others; they stay among `samples_s`."""
     skip_reason: str = ""

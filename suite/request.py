@@ -14,7 +14,7 @@ from backends.base import Backend, HostMemory, Problem
 
 from . import harness_memory, plan
 from .exits import Exit, Stop
-from .search import Grid, expected_sizes
+from .search import Grid, expected_sizes, expected_visits
 
 DEFAULT_SIZES = {"gemm": "16:4096:x2", "gemv": "64:8192:x2"}
 
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The question of one `crossover` call. `maths` empty: the arithmetic of each dtype itself.
 
-    resolution: the search ends at a band this narrow (0.125: 12.5 %). batches: counts of products, where they
+    resolution: the search ends at a band this narrow (0.02: 2 %). batches: counts of products, where they
     are what is searched over; else `batch` holds. map_over: the two free dimensions of a map. thread_axis:
     thread counts, `half` or `all`, each of which is a row of its own; else `threads` holds.
     """
@@ -63,7 +63,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None
     time_budget_s: float = 60.0
     seed: int = 0
-    resolution: float = 0.125
+    resolution: float = 0.02
     batches: tuple[int, ...] = ()
     map_over: tuple[str, ...] = ()
     thread_axis: tuple[int | str, ...] = ()
@@ -97,6 +97,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def groups_expected(self) -> int:
         """How many comparison groups a run will about measure."""
         return len(self.sweeps) * expected_sizes(self.grid, min(3, len(self.modes)))
+
+    @property
+    def visits_expected(self) -> int:
+        """How many visits to groups one sweep will about make: near a crossover each gets several."""
+        return expected_visits(self.grid, min(3, len(self.modes)))
 
     def _maths_of(self, dtype: str) -> list[str]:
         return (

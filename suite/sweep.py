@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from backends.base import Backend, Problem
 
-from . import harness, plan
-from .analysis import crossover as analysis
+from . import harness, plan, search
 from .clock import Clock
+from .harness_cells import left_out as left_out_cells
 from .harness_settings import Event, Settings
 from .journal import Journal
-from .pooling import pooled
 from .record import Cell, group_key
-from .request import Request, Sweep, candidates
-from .search import next_sizes, worth_again
+from .request import Asked, Request, Sweep, candidates
+from .sweep_visits import Readings, alike, gate_again, shortlist
 
 LEAST_GROUP_S = 0.25
 """Below this a comparison group has too few rounds for an interval."""
 
+VISIT_ROUNDS = (6, 12)
+"""Rounds in one visit: before the first look at the ratios, and at most. Neighbours on a shared machine slow
+it down for 10 to 20 s at a time, one side more than the other: visits apart see more of that than as many
+rounds in a row."""
 
-MOST_AGAIN = 16
-"""Further measurements of undecided sizes in one sweep, at most; a default run has time for few of them."""
-
-MOST_VISITS = 5
-"""Times one size is measured, at most."""
-
-VISIT_ROUNDS = 12
-"""Rounds in one visit, at most. Neighbours on a shared machine slow it down for 10 to 20 s at a time, one
-side more than the other: visits apart see more of that than as many rounds in a row."""
-
-KEPT_FOR_AGAIN = 3
-"""Groups' worth of time that every sweep keeps for such visits."""
+PAUSE_S = 10.0
+PAUSE_SHARE = 1 / 5
+"""Two visits to one size are so far apart, or this part of the time budget where that is shorter."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -64,7 +57,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Measuring:
-    """One run over all sweeps of a request. chosen: see `request.candidates`; first: see `search.Grid`."""
+    """One run over all sweeps of a request. chosen: see `request.candidates`; first: see `search.Grid`.
+
+    measure: how one comparison group is measured (`harness.measure_group` when None).
+    """
 
     def __init__(
         self,
@@ -76,14 +72,15 @@ class Measuring:
         clock: Clock | None = None,
         tell: Callable[[Step], None] | None = None,
         now: Callable[[], float] = time.monotonic,
+        measure: Callable[..., list[Cell]] | None = None,
     ) -> None:
         self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
         self.grid = msgspec.structs.replace(request.grid, first=tuple(first))
-        self.tell, self.now, self.start = tell, now, now()
+        self.tell, self.now, self.start, self.measure = tell, now, now(), measure
         self.done, self.journal_fault = 0, ""
         self.over_s: list[float] = []
         self.unmeasured: list[str] = []
-        self.expected = request.groups_expected + KEPT_FOR_AGAIN * len(request.sweeps)
+        self.expected = len(request.sweeps) * request.visits_expected
 
     @property
     def left_s(self) -> float:
@@ -98,68 +95,94 @@ class Measuring:
         return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault)
 
     def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
-        groups: dict[int, list[Cell]] = {}
-        verdicts: dict[int, tuple[str, ...]] = {}
-        visits: Counter[int] = Counter()
-        while sizes := self._next(verdicts, visits):
-            self._expect(sizes, sweeps_left)
-            size = sizes[0]
-            group = self._group(sweep, size, groups.get(size))
-            if group is None:
-                self._give_up(sweep, [size for size in sizes if size not in groups])
+        readings = self._restored(sweep)
+        pause = min(PAUSE_S, PAUSE_SHARE * self.request.time_budget_s)
+        # the later sweeps' share of the time left: nothing but the coarse sizes may cut into it
+        kept = self.left_s * sweeps_left / (sweeps_left + 1)
+        while visits := self._next(readings, pause):
+            self._expect(visits, sweeps_left)
+            first = visits[0].size in self.grid.coarse and visits[0].size not in readings.groups
+            if self.left_s <= (0 if first else kept) and self.done:
+                self._give_up(sweep, visits, readings)
                 break
-            visits[size] += 1
-            groups[size] = group
-            verdicts[size] = self._verdicts(group)
-        return [cell for group in groups.values() for cell in group]
+            self._visit(sweep, visits[0], readings)
+        return [cell for group in readings.groups.values() for cell in group]
 
-    def _next(self, verdicts: dict[int, tuple[str, ...]], visits: Counter[int]) -> list[int]:
-        """What the search asks for; when it has ended, undecided sizes once more, the least visited first."""
-        sizes = next_sizes(self.grid, verdicts)
-        if sizes or visits.total() - len(visits) >= MOST_AGAIN:
-            return sizes
-        again = [size for size in worth_again(verdicts) if visits[size] < MOST_VISITS]
-        return sorted(again, key=lambda size: visits[size])
+    def _next(self, readings: Readings, pause: float) -> list[search.Visit]:
+        questions = self.request.questions
+        return search.next_visits(self.grid, readings.known(), questions, self.now() - self.start, pause)
 
-    def _expect(self, sizes: Sequence[int], sweeps_left: int) -> None:
-        """While refining, keep time for the sizes known to be next, one more for each, and later sweeps."""
-        if sizes[0] in self.grid.coarse:
+    def _restored(self, sweep: Sweep) -> Readings:
+        """What the journal holds of this sweep."""
+        readings = Readings(self.request.questions)
+        for size, cells in self._in_journal(sweep).items():
+            readings.restore(size, cells)
+            self.done += 1
+        self.expected = max(self.expected, self.done)
+        return readings
+
+    def _in_journal(self, sweep: Sweep) -> dict[int, Sequence[Cell]]:
+        done = self.journal.done if self.journal is not None else {}
+        problems = {key: cells[0].problem for key, cells in done.items() if cells}
+        found: dict[int, Sequence[Cell]] = {}
+        for key in done:
+            for size in shape_sizes(self.request, done[key]) if key in problems else ():
+                if group_key(self.request.problem(sweep, size), sweep.host_memory) == key:
+                    found[size] = done[key]
+        return found
+
+    def _expect(self, visits: Sequence[search.Visit], sweeps_left: int) -> None:
+        """While refining, keep time for the visits known to be next, one more for each, and later sweeps."""
+        if visits[0].size in self.grid.coarse:
             return
-        later = sweeps_left * (self.request.groups_expected // len(self.request.sweeps) + KEPT_FOR_AGAIN)
-        self.expected = max(self.expected, self.done + 2 * len(sizes) + KEPT_FOR_AGAIN + later)
+        later = sweeps_left * self.request.visits_expected
+        self.expected = max(self.expected, self.done + 2 * len(visits) + later)
 
-    def _group(self, sweep: Sweep, size: int, before: Sequence[Cell] | None) -> list[Cell] | None:
-        """The cells of one size, measured or from the journal; None when the time is spent.
-
-        before: what an earlier visit found. Its samples and those of this visit stand together.
-        """
-        problem = self.request.problem(sweep, size)
-        key = group_key(problem, sweep.host_memory)
+    def _visit(self, sweep: Sweep, visit: search.Visit, readings: Readings) -> None:
+        """Measure some questions at one size, once more or for the first time."""
         self.done += 1
         self.expected = max(self.expected, self.done)
-        if self.journal is not None and key in self.journal.done and before is None:
-            return list(self.journal.done[key])
-        if self.left_s <= 0 and self.done > 1:
-            return None
-        cells = self._measure(sweep, size, problem)
-        cells = pooled(before, cells) if before else cells
-        self._keep(key, cells)
-        return cells
+        problem = self.request.problem(sweep, visit.size)
+        questions = alike(readings, visit.size, visit.questions)
+        cells = self._measure(sweep, visit.size, problem, questions, readings)
+        whole = readings.add(visit.size, questions, cells, self.now() - self.start)
+        self._keep(group_key(problem, sweep.host_memory), whole)
 
-    def _measure(self, sweep: Sweep, size: int, problem: Problem) -> list[Cell]:
-        settings, start = self._settings(), self.now()
-        cells = harness.measure_group(
+    def _measure(
+        self, sweep: Sweep, size: int, problem: Problem, questions: Sequence[Asked], readings: Readings
+    ) -> list[Cell]:
+        stood = [cell for question in questions for cell in readings.stood(size, question)]
+        settings, start = self._settings(stood), self.now()
+        backends, left_out = self._backends(size, problem, readings, stood)
+        modes = list(dict.fromkeys((question.transfer, question.reuse) for question in questions))
+        cells = (self.measure or harness.measure_group)(
             problem,
             sweep.host_memory,
-            self.request.modes,
+            modes,
             settings,
-            backends=candidates(problem, self.chosen),
+            backends=backends,
             clock=self.clock,
+            gate=gate_again(stood, harness.default_gate(settings.seed)) if stood else None,
             on_event=lambda event: self._tell(sweep, size, event),
             cpu_problem=plan.cpu_problem(problem),
         )
         self.over_s.append(max(0.0, self.now() - start - settings.group_budget_s))
-        return cells
+        return cells + left_out_cells(left_out, problem, sweep.host_memory, modes, settings)
+
+    def _backends(
+        self, size: int, problem: Problem, readings: Readings, stood: Sequence[Cell]
+    ) -> tuple[list[Backend], list[Backend]]:
+        """Who is opened, and who is not worth it. A further visit times those again that stood in the first.
+
+        Every second coarse size opens all: who is slow at small sizes may be the best at large ones.
+        """
+        everyone = candidates(problem, self.chosen)
+        if {cell.device for cell in stood} == {"cpu", "cuda"}:
+            names = {cell.backend for cell in stood}
+            return [backend for backend in everyone if backend.name in names], []
+        if size in self.grid.coarse[::2]:
+            return everyone, []
+        return shortlist(readings.groups, size, everyone)
 
     def _keep(self, key: str, cells: Sequence[Cell]) -> None:
         """Into the journal; a disk that is full costs the journal, never the run."""
@@ -169,34 +192,29 @@ class Measuring:
             except OSError as error:
                 self.journal, self.journal_fault = None, error.strerror or str(error)
 
-    def _settings(self) -> Settings:
-        """An equal share of the time left, less what groups took beyond theirs (opening, the gate)."""
+    def _settings(self, stood: Sequence[Cell] = ()) -> Settings:
+        """An equal share of the time left, less what groups took beyond theirs (opening, the gate).
+
+        stood: the candidates of an earlier visit, whose thread count is taken again.
+        """
         groups_left = self.expected - self.done + 1
         over = sum(self.over_s) / len(self.over_s) if self.over_s else 0.0
         share = max(LEAST_GROUP_S, self.left_s / groups_left - over)
+        threads = {cell.threads for cell in stood if cell.device == "cpu"}
         return Settings(
             seed=self.request.seed,
-            threads=self.request.threads,
+            threads=threads.pop() if len(threads) == 1 else self.request.threads,
             group_budget_s=share,
-            rounds_max=VISIT_ROUNDS,
+            rounds_min=VISIT_ROUNDS[0],
+            rounds_max=VISIT_ROUNDS[1],
         )
 
     def _tell(self, sweep: Sweep, size: int, event: Event) -> None:
         if self.tell is not None:
             self.tell(Step(sweep, size, self.done - 1, self.expected, max(0.0, self.left_s), event))
 
-    def _verdicts(self, group: Iterable[Cell]) -> tuple[str, ...]:
-        group = list(group)
-        found = [
-            analysis.points(group, asked.transfer, asked.reuse, lambda problem: 0)
-            for asked in self.request.questions
-        ]
-        if not any(found):
-            return ()
-        return tuple(points[0].ratio.verdict if points else "undecided" for points in found)
-
-    def _give_up(self, sweep: Sweep, sizes: Sequence[int]) -> None:
-        self.done -= 1
+    def _give_up(self, sweep: Sweep, visits: Sequence[search.Visit], readings: Readings) -> None:
+        sizes = [visit.size for visit in visits if visit.size not in readings.groups]
         self.expected = max(self.done, self.expected - len(sizes))
         if not sizes:
             return

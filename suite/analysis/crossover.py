@@ -22,8 +22,9 @@ import msgspec
 from backends.base import Problem
 from suite.record import Cell
 
+from . import visits
 from .controls import NO_CONTROLS, Resolution, group_resolution, run_resolution
-from .ratio import Ratio, ratio
+from .ratio import UNKNOWN, Ratio
 
 Kind = Literal["crosses", "<= smallest", "> largest", "undecided", "nothing measured"]
 
@@ -170,14 +171,17 @@ def points(
     """
     cells = list(cells)
     limits = resolutions(cells, confidence)
-    found = []
+    found: dict[int, Point] = {}
+    seen: dict[int, visits.Seen] = {}
     for key, group in by_group(cells).items():
         cpu, gpu = (candidate(group, device, transfer, reuse) for device in ("cpu", "cuda"))
         if cpu is not None and gpu is not None:
-            limit = limits.get(key, NO_CONTROLS).ratio
-            between = ratio(cpu, gpu, confidence, limit if math.isfinite(limit) else 1.0)
-            found.append(Point(size_of(cpu.problem), between, cpu.backend, gpu.backend, cpu.threads))
-    return found
+            size, limit = size_of(cpu.problem), limits.get(key, NO_CONTROLS).ratio
+            one = visits.seen(cpu, gpu, confidence, limit if math.isfinite(limit) else 1.0)
+            found[size] = Point(size, UNKNOWN, cpu.backend, gpu.backend, cpu.threads)
+            seen.update({size: one} if one is not None else {})
+    known = visits.ratios(seen, confidence)
+    return [msgspec.structs.replace(p, ratio=known.get(size, UNKNOWN)) for size, p in found.items()]
 
 
 def candidate(cells: Iterable[Cell], device: str, transfer: str, reuse: int) -> Cell | None:

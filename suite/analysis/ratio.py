@@ -18,6 +18,7 @@ class Ratio(msgspec.Struct, frozen=True):
     """t_cpu / t_gpu with its interval. win: the GPU is faster; loss: the CPU is; else undecided.
 
     drift: the factor by which each limit was moved out for drift between rounds (1: none was seen).
+    visits: to the size, each with rounds of its own.
     """
 
     low: float
@@ -26,6 +27,7 @@ class Ratio(msgspec.Struct, frozen=True):
     verdict: Verdict
     pairs: int = 0
     drift: float = 1.0
+    visits: int = 1
 
 
 UNKNOWN = Ratio(0.0, math.nan, math.inf, "undecided")
@@ -33,13 +35,18 @@ UNKNOWN = Ratio(0.0, math.nan, math.inf, "undecided")
 
 
 def paired_logs(top: Cell, bottom: Cell) -> np.ndarray:
-    """log(top / bottom) for every round in which both cells have a time, in the order of the rounds.
+    """log(top / bottom) for every round in which both cells have a time, in the order of the rounds."""
+    return np.array(list(paired(top, bottom).values()), dtype=float)
+
+
+def paired(top: Cell, bottom: Cell) -> dict[int, float]:
+    """Round -> log(top / bottom), for every round in which both cells have a time.
 
     Rounds with a time that is not above 0 (below the clock's resolution) have no ratio and are left out.
     """
     above, below = (dict(zip(sorted(set(c.round_of)), c.times_s, strict=True)) for c in (top, bottom))
-    pairs = [(a, below[round_]) for round_, a in above.items() if below.get(round_, 0.0) > 0 and a > 0]
-    return np.log([a / b for a, b in pairs]) if pairs else np.empty(0)
+    both = {round_: (a, below.get(round_, 0.0)) for round_, a in above.items()}
+    return {round_: math.log(a / b) for round_, (a, b) in both.items() if a > 0 and b > 0}
 
 
 def ratio(cpu: Cell, gpu: Cell, confidence: float = 0.95, resolution: float = 1.0) -> Ratio:

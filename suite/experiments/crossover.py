@@ -103,12 +103,14 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     no_gpu = "none that is verified computes this; name one by --backend"
     modes = ", ".join(row.text for row in asked.questions)
     lines = [
-        f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then by bisection",
+        f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then between them",
+        f"the search ends at a band of {asked.resolution:.3%}, or one step",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
         *(f"reduced precision: {text}" for text in arithmetics_of(asked).get("mixed_arithmetics", ())),
         f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
         f"GPU candidates: {', '.join(sides['cuda']) or f'none: {gpu or no_gpu}'}",
-        f"about {asked.groups_expected} comparison groups, at most {len(asked.sweeps) * asked.grid.limit}",
+        f"about {asked.groups_expected} comparison groups, at most {len(asked.sweeps) * asked.grid.limit};"
+        " the sizes next to a crossover are visited several times",
     ]
     share = max(sweep.LEAST_GROUP_S, asked.time_budget_s / asked.groups_expected)
     estimate = share * asked.groups_expected
@@ -202,6 +204,7 @@ def request_of(given: dict[str, Any]) -> Request:
         threads=given["threads"],
         time_budget_s=given["time_budget"],
         seed=given["seed"],
+        resolution=given["resolution"],
     )
 
 

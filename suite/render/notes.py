@@ -83,6 +83,22 @@ def _line_notes(line: Line) -> Iterable[str]:
         yield found.completeness
     if counts := [f"{count} {FLAG_WORDS.get(flag, flag)}" for flag, count in line.flagged.items()]:
         yield f"of {len(line.cells)} timings {', '.join(counts)}"
+    if said := _samples(line):
+        yield said
+
+
+def _samples(line: Line) -> str:
+    """How many samples stand apart or were taken with a clock held down; they count like the others."""
+    cells = line.cells
+    total = sum(len(cell.samples_s) for cell in cells)
+    counts = {
+        "outliers": sum(cell.outliers for cell in cells),
+        "taken with the clock held down": sum(cell.throttled for cell in cells),
+    }
+    said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    slow = sum(bool(cell.slow_visits) for cell in cells)
+    how = "none was dropped" if not slow else "visits made wholly so count only where there are no others"
+    return f"of {total} samples {said}; {how}" if said else ""
 
 
 def _precision(line: Line) -> str:

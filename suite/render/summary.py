@@ -16,10 +16,10 @@ from typing import Literal
 import msgspec
 
 from .. import plan
-from ..analysis import across
+from ..analysis import across, visits
 from ..analysis import crossover as analysis
 from ..analysis.controls import group_resolution, run_resolution
-from ..analysis.ratio import UNKNOWN, Ratio, ratio
+from ..analysis.ratio import UNKNOWN, Ratio
 from ..record import Cell, Run, group_arithmetic
 
 Comparison = Literal["measured", "recorded", "cross-machine"]
@@ -214,16 +214,24 @@ def _run_limit(cells: list[Cell]) -> float:
 
 
 def _entries(question: Question, comparison: Comparison, cpu: list[Cell], gpu: list[Cell]) -> Iterator[Entry]:
-    compare = across.unpaired if comparison == "cross-machine" else ratio
     left, right = _candidates(question, cpu, "cpu"), _candidates(question, gpu, "cuda")
     limits = [analysis.resolutions(cells, CONFIDENCE) for cells in (cpu, gpu)]
+    pairs: dict[int, tuple[Cell, Cell, float]] = {}
+    for size in sorted({*left} & {*right}):
+        one, other = left[size], right[size]
+        coarsest = max(limits[0][one.group].ratio, limits[1][other.group].ratio)
+        pairs[size] = (one, other, coarsest if math.isfinite(coarsest) else 1.0)
+    found = _ratios(pairs, comparison)
     for size in sorted({*left, *right}):
-        one, other = left.get(size), right.get(size)
-        between = UNKNOWN
-        if one and other:
-            coarsest = max(limits[0][one.group].ratio, limits[1][other.group].ratio)
-            between = compare(one, other, CONFIDENCE, coarsest if math.isfinite(coarsest) else 1.0)
-        yield Entry(size, one, other, between)
+        yield Entry(size, left.get(size), right.get(size), found.get(size, UNKNOWN))
+
+
+def _ratios(pairs: dict[int, tuple[Cell, Cell, float]], comparison: Comparison) -> dict[int, Ratio]:
+    """Size -> ratio: from paired rounds and visits where both sides were measured on one machine."""
+    if comparison == "cross-machine":
+        return {size: across.unpaired(a, b, CONFIDENCE, limit) for size, (a, b, limit) in pairs.items()}
+    seen = {size: visits.seen(a, b, CONFIDENCE, limit) for size, (a, b, limit) in pairs.items()}
+    return visits.ratios({size: one for size, one in seen.items() if one is not None}, CONFIDENCE)
 
 
 def _candidates(question: Question, cells: Iterable[Cell], device: str) -> dict[int, Cell]:

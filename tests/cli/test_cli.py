@@ -309,7 +309,7 @@ class TestReport:
         )
         assert result.exit_code == 0, result.output
         assert "from which size is the GPU faster" in result.output
-        assert "| resident | 24 | 24 |" in (tmp_path / "t.md").read_text()
+        assert "| resident | 23 | 23 |" in (tmp_path / "t.md").read_text()
         assert (tmp_path / "t.csv").read_text().startswith("op,m,n,k")
 
     def test_shows_a_profile_as_recorded(self, profile_path):

@@ -47,3 +47,19 @@ def test_a_visit_without_a_time_says_so_and_one_after_it_starts_anew():
 def test_a_third_visit_counts_on_from_the_second():
     twice = pooled([cell()], [cell()])
     assert pooled(twice, [cell()])[0].round_of == (0, 1, 2, 3, 4, 5)
+
+
+def test_what_a_later_visit_did_not_ask_about_stays():
+    first = [cell(transfer="resident"), cell(transfer="always"), cell("rival", role="pilot")]
+    found = pooled(first, [cell(transfer="resident")])
+    assert [(c.transfer, c.role, len(c.samples_s)) for c in found] == [
+        ("resident", "candidate", 4), ("always", "candidate", 2), ("resident", "pilot", 2),
+    ]  # fmt: skip
+
+
+def test_visits_are_numbered_on_and_counts_add_up():
+    first = cell(visit_of=(0, 0), throttled=2, outliers=1, slow_visits=(0,))
+    once = pooled([first], [cell(visit_of=(0, 0), outliers=1)])
+    (twice,) = pooled(once, [cell(visit_of=(0, 0), throttled=2, slow_visits=(0,))])
+    assert twice.visit_of == (0, 0, 1, 1, 2, 2) and twice.slow_visits == (0, 2)
+    assert (twice.throttled, twice.outliers) == (4, 2)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from suite import options
 from suite.request import Asked, Request
 
 ASKED = Request(sizes=(64, 128), transfers=("resident", "once"), reuse=(1, 10))
@@ -29,7 +30,7 @@ def test_a_row_in_words(row, text):
 @pytest.mark.parametrize(
     "change",
     [
-        {"resolution": 0.02},
+        {"resolution": 0.1},
         {"batches": (1, 4, 16)},
         {"map_over": ("m", "n")},
         {"thread_axis": (1, "half", "all")},
@@ -48,5 +49,16 @@ def test_the_time_budget_does_not():
 
 
 def test_the_search_ends_at_the_resolution_asked_for():
-    assert ASKED.grid.resolution == 0.125
-    assert msgspec.structs.replace(ASKED, resolution=0.02).grid.resolution == 0.02
+    assert ASKED.grid.resolution == 0.02
+    assert msgspec.structs.replace(ASKED, resolution=0.1).grid.resolution == 0.1
+
+
+@pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("0.02", 0.02), ("0", 0.0), ("12.5%", 0.125)])
+def test_a_resolution_is_a_part_or_per_cent(text, value):
+    assert options.part(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["2", "-1%", "100%", "x", ""])
+def test_what_is_no_part_is_refused(text):
+    with pytest.raises(ValueError, match=r"is no part of the size: 2% and 0\.02 are"):
+        options.part(text)

@@ -2,9 +2,9 @@
 
 from backends.base import Problem
 from backends.null import NullBackend
-from suite import harness, sweep
+from suite import harness, record, sweep, sweep_visits
 from suite.clock import FakeClock
-from suite.request import Request, checked
+from suite.request import Asked, Request, checked
 
 
 def shares(monkeypatch, beside_s):
@@ -37,3 +37,103 @@ def test_what_groups_take_beside_their_share_does_not_starve_the_last_ones(monke
 def test_without_such_work_every_group_has_an_equal_share(monkeypatch):
     found, spent_s = shares(monkeypatch, beside_s=0.0)
     assert max(found) - min(found) < 1e-9 and 15 < spent_s <= 30
+
+
+def cell(backend, device, transfer="resident", **more):
+    problem = Problem(m=8, n=8, k=8)
+    return record.Cell(problem=problem, backend=backend, device=device, transfer=transfer, **more)
+
+
+class TestShortlist:
+    """Who is opened at a size follows from the screening at its measured neighbours."""
+
+    BACKENDS = [
+        NullBackend(name, device, lambda *about: 1.0)
+        for name, device in (("c1", "cpu"), ("g1", "cuda"), ("g2", "cuda"), ("g3", "cuda"))
+    ]
+
+    def names(self, groups, size):
+        return [[b.name for b in part] for part in sweep_visits.shortlist(groups, size, self.BACKENDS)]
+
+    def near(self, **rough):
+        return [cell(name, "cpu" if name[0] == "c" else "cuda", rough_s=s) for name, s in rough.items()]
+
+    def test_all_are_opened_where_nothing_is_known(self):
+        assert self.names({}, 64) == [["c1", "g1", "g2", "g3"], []]
+
+    def test_those_near_the_best_of_either_neighbour_are_opened(self):
+        groups = {
+            32: self.near(c1=1.0, g1=1.0, g2=1.9, g3=9.0),
+            128: self.near(c1=1.0, g1=3.0, g2=9.0, g3=1.0),
+        }
+        assert self.names(groups, 64) == [["c1", "g1", "g2", "g3"], []]
+        groups[128] = self.near(c1=1.0, g1=1.0, g2=9.0, g3=9.0)
+        assert self.names(groups, 64) == [["c1", "g1", "g2"], ["g3"]]
+
+    def test_only_the_nearest_sizes_count(self):
+        groups = {16: self.near(c1=1.0, g3=1.0), 32: self.near(c1=1.0, g1=1.0, g2=9.0)}
+        assert self.names(groups, 64) == [["c1", "g1"], ["g2", "g3"]]
+
+    def test_a_side_of_which_no_neighbour_knows_any_is_opened_whole(self):
+        assert self.names({32: self.near(c1=1.0)}, 64) == [["c1", "g1", "g2", "g3"], []]
+
+    def test_wrong_results_are_not_quick(self):
+        wrong = record.GateResult(ok=False, failed="exact")
+        groups = {32: [*self.near(c1=1.0, g1=5.0), cell("g2", "cuda", rough_s=1.0, gate=wrong)]}
+        assert self.names(groups, 64)[0] == ["c1", "g1"]
+
+
+def measured(time_fn, tmp_path=None, clock=None, **asked):
+    """(cells, groups opened as (size, modes)) of a run on a scripted pair."""
+    clock, told = clock or FakeClock(), []
+
+    def group(problem, memory, modes, settings, **about):
+        told.append((problem.m, tuple(modes), tuple(b.name for b in about["backends"])))
+        return harness.measure_group(problem, memory, modes, settings, **about)
+
+    pair = [NullBackend("cpu", "cpu", lambda p, *about: 1e-6 * p.m**2, clock=clock)]
+    pair += [NullBackend(name, "cuda", fn, clock=clock) for name, fn in time_fn.items()]
+    request = checked(Request(sizes=(16, 32, 64, 128, 256), **asked))
+    found = sweep.Measuring(request, pair, clock=clock, now=clock.now, measure=group).run()
+    return found.cells, told
+
+
+def gpu(crossing_of):
+    """A GPU that is as fast as the CPU at a size of its own in each mode."""
+    return lambda p, transfer, reuse, index: 1e-6 * crossing_of[transfer] ** 2 * (1 + 1e-3 * (index % 3))
+
+
+def test_a_mode_is_refined_only_where_it_crosses():
+    _, told = measured({"gpu": gpu({"resident": 45, "always": 180})}, transfers=("resident", "always"))
+    refined = [(size, modes) for size, modes, _ in told if size not in (16, 32, 64, 128, 256)]
+    assert refined
+    assert all(modes == (("resident", 1),) for size, modes in refined if size < 64)
+    assert all(modes == (("always", 1),) for size, modes in refined if size > 128)
+
+
+def test_who_is_slow_at_both_neighbours_is_not_opened_and_says_so():
+    slow = lambda p, *about: 9e-3  # noqa: E731
+    cells, told = measured({"gpu": gpu({"resident": 45}), "slow": slow}, transfers=("resident",))
+    opened = {size for size, _, names in told if "slow" in names}
+    assert {16, 64, 256} <= opened and not {32, 128} & opened
+    reasons = {c.skip_reason for c in cells if c.backend == "slow" and c.problem.m == 32}
+    assert reasons == {"not opened: far slower than the best at the neighbouring sizes"}
+
+
+def test_a_further_visit_times_the_same_candidates_without_another_gate():
+    gates = []
+    cells, told = measured({"gpu": gpu({"resident": 45})}, transfers=("resident",))
+    again = [size for size in {s for s, _, _ in told} if sum(s == size for s, _, _ in told) > 1]
+    assert again, "the ends of the band are visited again"
+    for one in cells:
+        if one.problem.m in again and one.role == "candidate":
+            assert one.gate is not None and one.gate.ok and len({*one.visit_of}) > 1, gates
+
+
+def test_the_journal_brings_visits_back():
+    readings = sweep_visits.Readings([Asked("resident", 1)])
+    many = {"samples_s": (1.0,) * 6, "round_of": tuple(range(6)), "inner": (1,) * 6}
+    group = [cell(name, d, visit_of=(0, 0, 1, 1, 2, 2), **many) for name, d in (("c", "cpu"), ("g", "cuda"))]
+    readings.restore(64, group)
+    assert readings.counts == {(64, Asked("resident", 1)): 3}
+    assert readings.known()[64][Asked("resident", 1)].visits == 3
