@@ -176,8 +176,8 @@ __device__ __forceinline__ void multiply(Product &product, Shared &s, Ring<STAGE
 
 __device__ __forceinline__ void consume(Shared &s, Plan plan, unsigned k_tiles, const Problem &p,
                                         const TensorMap &c_map) {
-  // With the left factor in registers, too, uniform ones cost 32 bytes of spills.
-  const int consumer = (Product::ROWS_MN ? int(threadIdx.x) / 128 : warpgroup()) - 1;
+  // With the left factor in registers, too, uniform ones cost 32 bytes of spills, and a signed division 4.
+  const int consumer = (Product::ROWS_MN ? int(threadIdx.x / 128u) : warpgroup()) - 1;
   Ring<STAGES> ring;
   Product product;
   for (; plan.more(); ++plan) {
