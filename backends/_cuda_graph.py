@@ -76,8 +76,8 @@ class Replay:
         return launch
 
     def _keep(self, runs: int) -> None:
-        while len(self._graphs) >= KEPT:
-            self._forget(next(iter(self._graphs)))
+        while len(self._graphs) >= KEPT:  # the graph of NODES runs may be about to start beside this one
+            self._forget(next(kept for kept in self._graphs if kept != NODES))
         executable = capture(self.driver, self.stream, self._one_by_one(runs))
         self._graphs[runs] = executable, self.driver.graph_launch(executable, self.stream)
 

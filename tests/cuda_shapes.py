@@ -72,7 +72,11 @@ def math_of(kernel: Kernel, dtype: str) -> str:
 
 
 def rounds(kernel: Kernel) -> list[Shape]:
-    """More tiles than a persistent grid has clusters, a last round that is cut and one that is not, edges."""
+    """More tiles than a persistent grid has clusters, a last round that is cut and one that is not, edges.
+
+    And narrow pieces one after the other, whose sums leave by one room for a slab in two.
+    """
     (tm, tn, _), cluster = kernel.variant.tile, kernel.variant.cluster
     tall = tm * cluster
-    return [(9 * tall + 8, 8 * tn + 8, 72), (10 * tall + tm + 2, 10 * tn + tn // 2 + 6, 40)]
+    narrow = (129 * tall, 40, 64) if tn > 128 else (8 * tm + 8, 300 * tn, 64)
+    return [(9 * tall + 8, 8 * tn + 8, 72), (10 * tall + tm + 2, 10 * tn + tn // 2 + 6, 40), narrow]

@@ -79,8 +79,15 @@ __device__ __forceinline__ bool takes_boxes(const Problem &p) {
 // room for two such slabs, so that one is read while the other is written. `number` is a CTA barrier of its own.
 constexpr int SLAB_BYTES = 64 * 128;
 
-__device__ __forceinline__ void begin_slab(int number) {
-  if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+// The first slab of a piece of work takes the first room, which may be the one that was sent last: the piece before may
+// have had an odd number of slabs.
+__device__ __forceinline__ void begin_slab(int number, bool first) {
+  if (threadIdx.x % 128 == 0) {
+    if (first)
+      wait_stores_read<0>();
+    else
+      wait_stores_read<1>();
+  }
   __syncwarp();
   synchronize(number, 128);
 }
@@ -199,7 +206,7 @@ __device__ __forceinline__ void store_slabs(const Output &c, const TensorMap &ma
     if (slab * SLAB_COLUMNS >= width) break;
     char *to = slabs + slab % 2 * SLAB_BYTES;
     const index_t first = column + slab * SLAB_COLUMNS;
-    begin_slab(number);
+    begin_slab(number, slab == 0);
     fill_slab<mn_major, transposed>(c, to, sums + slab * SLAB_SUMS, row, first);
     publish_to_async_proxy();
     synchronize(number, 128);

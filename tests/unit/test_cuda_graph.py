@@ -54,6 +54,14 @@ def test_a_graph_is_made_once_and_few_are_kept(session):
     assert runs_made(session) == 9 + sum(range(1, 30))
 
 
+def test_the_graph_of_many_runs_outlives_all_that_start_beside_it(session):
+    nodes = _cuda_graph.NODES
+    for count in range(nodes, nodes + 2 * _cuda_graph.KEPT):
+        session.run_on_device(count)
+    assert nodes in session._replay._graphs
+    assert runs_made(session) == sum(range(nodes, nodes + 2 * _cuda_graph.KEPT))
+
+
 def test_runs_are_queued_where_no_graph_can_be_made(session, monkeypatch):
     monkeypatch.setenv("FAKE_NO_GRAPHS", "1")
     session.run_on_device(7)
