@@ -125,6 +125,7 @@ def tests(context: Context) -> dict[str, Any]:
     if not (context.root / "tests").is_dir():
         raise Skipped("no tests/ beside the package: run verify in a checkout")
     file, shared = kept(context, "tests"), workers(context)
+    file.append(cut_off(file.read()))
     shards = [f"{index}/{shared.processes}" for index in range(shared.processes)]
     parts = [*shards, "large"] if shared.large_beside else shards
     context.together([partial(run_part, context, file, part, shared.environment) for part in parts])
@@ -148,7 +149,7 @@ def run_part(context: Context, file: Kept, part: str, environment: dict[str, str
         try:
             done = context.python(*words, **environment)
         except OutOfTime:
-            file.append({"test": test, "part": part, "stopped": True} for test in under_way(own(file, part)))
+            file.append(cut_off(own(file, part)))
             raise
         if done.returncode in (0, 1, 5):  # all right, some failed, none left
             return
@@ -161,9 +162,13 @@ def own(file: Kept, part: str) -> list[dict[str, Any]]:
     return [line for line in file.read() if line.get("part") == part]
 
 
-def under_way(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The test that the last line says has begun: stopped for want of time, it has shown nothing by that."""
-    return [line["test"] for line in lines[-1:] if not {"outcome", "stopped"} & line.keys()]
+def cut_off(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The test that each part was at, marked as stopped: for want of time, or with the machine itself.
+
+    It has shown nothing by that. A crash that the part went on after stays counted, in later calls, too.
+    """
+    last = {line.get("part"): line for line in lines}
+    return [line | {"stopped": True} for line in last.values() if not {"outcome", "stopped"} & line.keys()]
 
 
 def judged(results: dict[str, str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from suite import verify_gpu, verify_record, verify_state, verify_steps
 from suite.exits import Stop
 from suite.verify_gpu import Workers
 from suite.verify_state import Context, Failed, Kept, OutOfTime, Skipped, State
-from tests import gpu_sanitize
+from tests import gpu_sanitize, outcomes
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,6 +90,32 @@ class TestTests:
         found = verify_gpu.tests(Scripted(tmp_path, self.writing(0, b="skipped: no room"), self.nothing))
         assert found["tests"] == {"a": "passed", "b": "skipped: no room"}
         assert found["summary"] == "1 passed, 0 failed, 1 skipped"
+
+    def test_a_machine_that_goes_away_again_and_again_is_no_fault_of_a_test(self, tmp_path, monkeypatch):
+        share(monkeypatch, 2)
+
+        def begun(command, test):
+            path = Path(command[command.index("--outcomes") + 1])
+            return outcomes.Outcomes(path, "rest", "").begun.get(test, 0)
+
+        def gone(command):
+            if part_of(command) == "0/2" and not begun(command, "crash"):
+                return self.writing(-11, crash="")(command)
+            self.writing(0, **{f"at {part_of(command)}": ""})(command)
+            raise IndexError  # nothing more is written
+
+        for _ in range(3):
+            with pytest.raises(IndexError):
+                verify_gpu.tests(Scripted(tmp_path, gone))
+
+        def last(command):
+            assert begun(command, "at 0/2") == begun(command, "at 1/2") == 0
+            assert begun(command, "crash") == 1, "which a process died of"
+            return self.writing(0, crash="passed")(command)
+
+        share(monkeypatch, 1)
+        with pytest.raises(Failed, match="failed: at "):  # this program does not run them again
+            verify_gpu.tests(Scripted(tmp_path, last, self.nothing))
 
     def test_pytest_that_runs_nothing_is_not_tried_for_ever(self, tmp_path):
         c = Scripted(tmp_path, lambda _: ended(4, "usage"))
