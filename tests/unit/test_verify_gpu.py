@@ -123,6 +123,15 @@ class TestTests:
             verify_gpu.tests(c)
         assert len(c.asked) == 1
 
+    def test_a_part_that_never_comes_to_an_end_is_no_result(self, tmp_path):
+        crash = itertools.count()
+
+        def program(command):
+            return self.writing(-11, **{f"crash {next(crash)}": "error"})(command)
+
+        with pytest.raises(Failed, match="part 0/1 of the tests took more than 40 processes"):
+            verify_gpu.tests(Scripted(tmp_path, program))
+
     def test_shards_run_side_by_side_and_what_needs_the_machine_after_them(self, tmp_path, monkeypatch):
         share(monkeypatch, 3, large_beside=True)
         together = threading.Barrier(4, timeout=20)
@@ -557,9 +566,35 @@ class TestSanitize:
 
     def test_one_wrong_kernel_fails_the_step_and_is_named(self, tmp_path):
         c = Scripted(tmp_path, lambda _: ended(9, REPORT), self.all_right)
-        with pytest.raises(Failed, match="memcheck: 2 kernels: cuda:02_shared_tile: Invalid") as caught:
+        with pytest.raises(Failed, match="memcheck: 1 kernels: cuda:02_shared_tile: Invalid") as caught:
             verify_gpu.sanitize(c, "memcheck")
         assert caught.value.result["kernels"]["cuda:01_naive"].startswith("right")
+
+    @pytest.mark.parametrize(
+        "text", ["", "end {0} wrong: float32: Unavailable: 5 bytes of device memory are needed, 4 are free\n"]
+    )
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_death_or_want_of_memory_counts_when_it_comes_again_to_a_process_alone(
+        self, tmp_path, monkeypatch, text, times
+    ):
+        share(monkeypatch, 3)
+        name, tries = "cuda:01_naive", []
+
+        def program(command):
+            if name not in (names := self.taken(command, 9)):
+                return ended(0, "".join(f"begin {n}\nend {n} right: float32: 1\n" for n in names))
+            tries.append(command[command.index("--claims") + 2 :])
+            done = ended(0, f"begin {name}\nend {name} right: float32: 1\n")
+            return ended(-9, f"begin {name}\n" + text.format(name)) if len(tries) <= times else done
+
+        c = Scripted(tmp_path, program)
+        if times == 1:
+            assert verify_gpu.sanitize(c, "memcheck")["kernels"][name].startswith("right")
+        else:
+            with pytest.raises(Failed, match=f"memcheck: 1 kernels: {name}: (the process ended|wrong)"):
+                verify_gpu.sanitize(c, "memcheck")
+        assert len(tries) == 2 and tries[1] == [name] and len(tries[0]) > 1
+        assert sum(name in command for command in c.asked[-3:]) == 1, "alone"
 
     def test_a_tool_that_runs_nothing_fails(self, tmp_path):
         with pytest.raises(Failed, match="ended with 255 and ran no kernel: Device not supported"):
