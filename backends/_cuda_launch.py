@@ -311,8 +311,9 @@ def _behind(moved: realigning.Realigned | None, product: Launch) -> Launch:
     if moved is None:
         return product
     keep = (*product.keep, moved)
-    run, config = functools.partial(_both, moved.run, product.run), {"realigned_bytes": moved.size}
-    return Launch(run, product.empty, keep, moved.release, config)
+    run = functools.partial(_both, moved.run, product.run)
+    empty = functools.partial(_both, product.empty, product.empty)  # as many launches as a run is
+    return Launch(run, empty, keep, moved.release, {"realigned_bytes": moved.size})
 
 
 def _both(first: Callable[[], Any], second: Callable[[], Any]) -> Any:
