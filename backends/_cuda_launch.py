@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import c_double, c_longlong, c_void_p
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from . import _cuda_compile as compiling
@@ -217,6 +218,8 @@ class Launch(NamedTuple):
     """Memory the launches point into."""
     release: Callable[[], Any] = lambda: None
     """Frees the device memory of these launches, after the last of them has ended."""
+    config: Mapping[str, Any] = MappingProxyType({})
+    """What is worth knowing of how these operands are read."""
 
 
 def _nothing() -> int:
@@ -285,14 +288,18 @@ def realigns(kernel: Kernel, p: Problem) -> bool:
 def _prepare_realigned(
     kernel: Kernel, p: Problem, device: Device, operands: tuple[Place, Place, Place], stream: int
 ) -> Launch:
-    """The launch, behind one that moves operands where that must be."""
+    """The launch, behind one that moves operands where that is better; there may be no room for them."""
     found, (a, b, _) = load(kernel, p, device), matrices(p, operands)
     steps = realigning.step(a, False, tma.aligned), realigning.step(b, False, tma.aligned)
-    moved = realigning.prepare(device, found.compiled.cubin, steps, stream)
+    try:
+        moved, config = realigning.prepare(device, found.compiled.cubin, steps, stream), {}
+    except Unavailable as error:
+        moved, config = None, {"not_realigned": str(error)}
     a, b = moved.operands if moved else (a, b)
     early = moved is not None and device.compute >= (9, 0)
     argued = arguments(p, _place(a), _place(b), operands[2])
-    return _behind(moved, _launch(kernel, p, found, device, stream, argued, (), early=early))
+    launch = _launch(kernel, p, found, device, stream, argued, (), early=early)
+    return _behind(moved, launch._replace(config=config))
 
 
 def _place(m: tma.Matrix) -> Place:
@@ -304,7 +311,9 @@ def _behind(moved: realigning.Realigned | None, product: Launch) -> Launch:
     if moved is None:
         return product
     keep = (*product.keep, moved)
-    return Launch(functools.partial(_both, moved.run, product.run), product.empty, keep, moved.release)
+    run = functools.partial(_both, moved.run, product.run)
+    empty = functools.partial(_both, product.empty, product.empty)  # as many launches as a run is
+    return Launch(run, empty, keep, moved.release, {"realigned_bytes": moved.size})
 
 
 def _both(first: Callable[[], Any], second: Callable[[], Any]) -> Any:

@@ -123,6 +123,8 @@ class Realigned(NamedTuple):
     operands: tuple[Matrix, Matrix]
     release: Callable[[], Any]
     keep: tuple[Any, ...]
+    size: int
+    """Bytes of device memory that it needs."""
 
 
 def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream: int) -> Realigned | None:
@@ -130,7 +132,8 @@ def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream:
     if not any(s.size for s in steps):
         return None
     starts = 0, -(-steps[0].size // 256) * 256
-    room = Room(device, starts[1] + steps[1].size)
+    size = starts[1] + steps[1].size
+    room = Room(device, size)
     found = [
         s.source if s.to is None else s.to._replace(address=room.address + start)
         for s, start in zip(steps, starts, strict=True)
@@ -141,7 +144,7 @@ def prepare(device: cuda.Device, cubin: bytes, steps: tuple[Step, Step], stream:
     grid = min(most, sum(s.blocks for s in steps))
     where = stream, ctypes.addressof(pointers)
     run = device.driver.launch(_function(cubin, device), grid, (THREADS, 1), 0, *where)
-    return Realigned(run, (found[0], found[1]), room.release, (moves, pointers, room))
+    return Realigned(run, (found[0], found[1]), room.release, (moves, pointers, room), size)
 
 
 def launch_early(

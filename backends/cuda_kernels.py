@@ -114,6 +114,7 @@ class CudaKernel(Backend):
     def _bind(self, session: CudaSession) -> Bound:
         places = launching.places(session.problem, session.addresses)
         launch = launching.prepare(self.kernel, session.problem, session.device, places, session.stream)
+        session.info.config.update(launch.config)
         return Bound(launch.run, launch.empty, self._explain, launch.release, launch.keep)
 
     def _explain(self, code: int) -> Exception:

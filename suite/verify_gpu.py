@@ -51,6 +51,10 @@ SHARING = ("--max-connections", "64", "--launch-timeout", "300")
 """Options of compute-sanitizer beside others of its kind: by default ten find a port on which their programs
 answer, and a program has a minute to start."""
 
+DOUBTFUL = ("the process ended with", "OUT_OF_MEMORY", ": Unavailable: ")
+"""What a verdict says that other processes on the machine may be to blame for: it counts when the kernel, run
+again by one process, earns such a verdict again."""
+
 LEAST_S = 45.0
 """With less time left no sanitizer is begun."""
 
@@ -125,6 +129,7 @@ def tests(context: Context) -> dict[str, Any]:
     if not (context.root / "tests").is_dir():
         raise Skipped("no tests/ beside the package: run verify in a checkout")
     file, shared = kept(context, "tests"), workers(context)
+    file.append(cut_off(file.read()))
     shards = [f"{index}/{shared.processes}" for index in range(shared.processes)]
     parts = [*shards, "large"] if shared.large_beside else shards
     context.together([partial(run_part, context, file, part, shared.environment) for part in parts])
@@ -148,12 +153,13 @@ def run_part(context: Context, file: Kept, part: str, environment: dict[str, str
         try:
             done = context.python(*words, **environment)
         except OutOfTime:
-            file.append({"test": test, "part": part, "stopped": True} for test in under_way(own(file, part)))
+            file.append(cut_off(own(file, part)))
             raise
         if done.returncode in (0, 1, 5):  # all right, some failed, none left
             return
         if len(own(file, part)) == before:
             raise Failed(f"pytest ended with {done.returncode} and no test was run: {tail(done)}")
+    raise Failed(f"part {part} of the tests took more than {STARTS} processes; the next call goes on with it")
 
 
 def own(file: Kept, part: str) -> list[dict[str, Any]]:
@@ -161,9 +167,13 @@ def own(file: Kept, part: str) -> list[dict[str, Any]]:
     return [line for line in file.read() if line.get("part") == part]
 
 
-def under_way(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The test that the last line says has begun: stopped for want of time, it has shown nothing by that."""
-    return [line["test"] for line in lines[-1:] if not {"outcome", "stopped"} & line.keys()]
+def cut_off(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The test that each part was at, marked as stopped: for want of time, or with the machine itself.
+
+    It has shown nothing by that. A crash that the part went on after stays counted, in later calls, too.
+    """
+    last = {line.get("part"): line for line in lines}
+    return [line | {"stopped": True} for line in last.values() if not {"outcome", "stopped"} & line.keys()]
 
 
 def judged(results: dict[str, str]) -> dict[str, Any]:
@@ -207,7 +217,7 @@ def sanitize(context: Context, tool: str) -> dict[str, Any]:
     file, shared = kept(context, f"sanitize:{tool}"), None
     options = ["--tool", tool, "--error-exitcode", str(SANITIZER_STATUS), *SHARING]
     options += ["--leak-check", "no"] if tool == "memcheck" else []
-    while left := [name for name in unseen(file.read()) if name in (context.kernels or [name])]:
+    while left := next_kernels(context, lines := file.read()):
         if context.left_s < LEAST_S:
             raise OutOfTime(f"{len(left)} kernels are left: {left[0]} is next")
         shared = shared or workers(context)
@@ -215,11 +225,13 @@ def sanitize(context: Context, tool: str) -> dict[str, Any]:
             words = ["--every", str(TOOLS[tool]), "--claims", claims, *left]
             command = [program, *options, sys.executable, str(script), *words]
             run = partial(watched, context, file, command, shared.environment)
-            ended = context.together([run] * min(shared.processes, len(left)))
-        if set(left) <= {*unseen(file.read())}:
+            ended = context.together(
+                [run] * (1 if doubted(lines) & {*left} else min(shared.processes, len(left)))
+            )
+        if len(file.read()) == len(lines):
             said = next((done for done in ended if done.returncode), ended[0])
             raise Failed(f"{tool} ended with {said.returncode} and ran no kernel: {tail(said)}")
-    found = {e["kernel"]: e["verdict"] for e in file.read()}
+    found = {e["kernel"]: e["verdict"] for e in file.read() if "verdict" in e}
     wrong = [f"{kernel}: {verdict}" for kernel, verdict in found.items() if speaks_against(verdict)]
     if context.kernels:
         mine = [text for text in wrong if any(names(text, kernel) for kernel in context.kernels)]
@@ -239,7 +251,8 @@ def watched(
     def keep(found: Sequence[tuple[str, str]]) -> None:
         new = [(kernel, verdict) for kernel, verdict in found if kernel not in written]
         written.update(kernel for kernel, _ in new)
-        file.append({"kernel": kernel, "verdict": verdict} for kernel, verdict in new)
+        before = doubted(file.read())
+        file.append({"kernel": k, word(v, k in before): v} for k, v in new)
 
     def watch(text: str) -> None:
         keep(list(verdicts(text, 0).items())[:-1])
@@ -255,9 +268,26 @@ def speaks_against(verdict: str) -> bool:
     return not verdict.startswith(absent)
 
 
+def word(verdict: str, again: bool) -> str:
+    """What the file calls it: a doubtful one is a verdict only the second time."""
+    return "doubt" if not again and any(text in verdict for text in DOUBTFUL) else "verdict"
+
+
+def doubted(lines: Sequence[dict[str, Any]]) -> set[str]:
+    """The kernels that have had their first try."""
+    return {line["kernel"] for line in lines if "doubt" in line}
+
+
+def next_kernels(context: Context, lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Those that are asked for and left; the ones to be run again when no other is."""
+    left = [name for name in unseen(lines) if name in (context.kernels or [name])]
+    again = doubted(lines)
+    return [name for name in left if name not in again] or left
+
+
 def unseen(lines: Sequence[dict[str, Any]]) -> list[str]:
     """The kernels that have no verdict yet; those with most to do first, so that none is waited for alone."""
-    seen = {line["kernel"] for line in lines}
+    seen = {line["kernel"] for line in lines if "verdict" in line}
     kernels = [k for k in _cuda_source.all_kernels().values() if isinstance(k, _cuda_source.Kernel)]
     left = [kernel for kernel in kernels if kernel.name not in seen]
     return [kernel.name for kernel in sorted(left, key=work, reverse=True)]

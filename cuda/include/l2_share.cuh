@@ -2,17 +2,18 @@
 //
 // Whoever multiplies by the same matrix again and again reads it in the same order each time. If it is larger than
 // the cache, every line has been replaced just before it is wanted again, and nothing is ever found. So most lines
-// are marked as the first to be replaced, which leaves the others, KEPT bytes of them and always the same ones, where
-// they are. A matrix that fits needs none of this; of one that is many times as large too little would stay, and
-// reads that name a policy cost 10 % at 8192 x 8192.
+// are marked as the first to be replaced, which leaves the others, KEPT bytes of them, where they are. PTX promises
+// a fraction, not which lines: that they are the same ones each time is what the times say. A matrix of less than
+// KEPT bytes needs none of this; of one that is many times as large too little would stay, and reads that name a
+// policy cost 10 % at 8192 x 8192.
 //
-// A float32 matrix of 4096 x 4096, 64 MiB, read again and again by an H200: 12.9 us by rows and 14.1 by columns,
-// without it 17.3 and 19.0. A single product with a matrix that no cache holds gains nothing.
+// A float32 matrix of 4096 x 4096, 64 MiB, read again and again by an H200 in the ladder's rounds: 13.2 us by rows
+// (20_gemv_vector/8-loads) and 14.8 by columns (20_gemv_cluster); without it, in an earlier run, 17.3 and 19.0. A
+// single product with a matrix that no cache holds gains nothing.
 #pragma once
 #include "pieces.cuh"
 
-constexpr double KEPT =
-    32 << 20; // of the 50 MB of an H200; on a smaller cache the share is as good as none
+constexpr double KEPT = 32 << 20; // of the 50 MB of an H200, which alone it was measured on
 
 // Does A, which is read once, have the size for it?
 __device__ __forceinline__ bool keeps_share(const Problem &p) {

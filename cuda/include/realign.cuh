@@ -1,5 +1,6 @@
 // A launch before the product's own: operands that copy engine or 16-byte accesses cannot take are moved to where their
-// lines begin at multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of one that is not.
+// lines begin at multiples of 16 bytes. Reads are 16 bytes wide all the same: two aligned vectors hold the entries of
+// one that is not.
 #pragma once
 #include "next_launch.cuh"
 #include "problem.cuh"

@@ -1,4 +1,5 @@
-// 16 bytes that begin anywhere, read 16 bytes at a time: two aligned vectors hold them, and a funnel shift takes them out.
+// 16 bytes that begin anywhere, read 16 bytes at a time: two aligned vectors hold them, and a funnel shift takes them
+// out.
 #pragma once
 
 #include "vector.cuh"

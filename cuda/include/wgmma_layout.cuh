@@ -1,5 +1,5 @@
-// Which factor of wgmma each operand is, and how it lies. tf32 is read from shared memory K-major only: so where A and B
-// both lie by rows, C' = B' * A' is computed, B being the left factor, which can go through registers.
+// Which factor of wgmma each operand is, and how it lies. tf32 is read from shared memory K-major only: so where A and
+// B both lie by rows, C' = B' * A' is computed, B being the left factor, which can go through registers.
 #pragma once
 #include "layout.cuh"
 #include "problem.cuh"

@@ -17,8 +17,8 @@
 // - Entries beside C's edges are not branched around: with a branch for each, storing 2047 x 2047 cost 5.7 us
 //   more than 2048 x 2048; without, 1.3 us.
 //
-// The form before the last two points had, on an H200, 51.0 TFLOP/s at 4096 and 47.1 at 4097, cuBLAS 50.8 and
-// 43.8; sliced 40.6 at 1024, cuBLAS 37.8. One with a branch in the loop, for warps outside C, had 47.0 at 4096.
+// On an H200, in fp32 and the ladder's rounds: 51.3 TFLOP/s at 4096 and 47.8 at 4097, cuBLAS 51.0 and 43.9; sliced
+// 43.2 at 1024, cuBLAS 38.2. A form with a branch in the loop, for warps outside C, had 47.0 at 4096.
 //
 // /// kernel
 // entry = "warp_tile"

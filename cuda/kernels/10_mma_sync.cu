@@ -2,15 +2,17 @@
 //
 // wmma hides which lane holds what, so its fragments can only be loaded and stored whole, from padded rows.
 // Here the layout is known: shared memory is swizzled instead of padded, fragments are read a step ahead, and
-// nothing but products stands between two barriers for long: 2.6 instructions for each of them. On an H200
-// that is 61 % of cuBLAS at 4096, where the staged wmma reaches 40 %. The rest needs wgmma: mma.sync itself
-// ends at about 630 of the 990 TFLOP/s. The mainloop is in mma_gemm.cuh, the layout in mma_fragments.cuh.
+// nothing but products stands between two barriers for long: 2.6 instructions for each of them. In fp16 on an H200
+// that is 61 % of cuBLAS at 2048 and 54 % at 4096 (in the ladder's rounds, under the card's power cap), where the
+// staged wmma reaches 45 and 40 %. The rest needs wgmma: mma.sync itself ends at about 630 of the 990 TFLOP/s. The
+// mainloop is in mma_gemm.cuh, the layout in mma_fragments.cuh.
 //
 // A CTA tile of 128 x 256 does 2 * 128 * 256 / (128 + 256) = 171 FLOP for each entry it reads, 85 a byte.
 // Where rows do not begin at multiples of 16 bytes, A and B are moved first to where they do (realign.cuh): at 4097
-// that is 2.3 times cuBLAS, chunks shifted on their way to shared memory (tile_copy.cuh) are 0.76 times.
+// in fp16 that is 2.3 times cuBLAS in the ladder's rounds; chunks shifted on their way to shared memory
+// (tile_copy.cuh) were 0.75 times.
 //
-// Small matrices have too few such tiles for all multiprocessors: at 1024 the tile of 64 x 64 is 2.2 times as
+// Small matrices have too few such tiles for all multiprocessors: at 1024 the tile of 64 x 64 is 2.1 times as
 // fast.
 //
 // /// kernel

@@ -2,7 +2,8 @@
 //
 // ldmatrix has no use for doubles. A lane reads its entries one by one: 16 lanes of four rows and four columns
 // make one pass over the banks, and the swizzle sees to it that they do not meet. An mma takes 32 cycles, so
-// there is time for that: as fast as cuBLAS at 4096 on an H200.
+// there is time for that: 0.94 of cuBLAS at 4096 on an H200 (56.3 and 59.7 TFLOP/s in the ladder's rounds). At 1024,
+// where this tile has too few blocks, it is 0.50.
 //
 // /// kernel
 // entry = "mma_sync_fp64"

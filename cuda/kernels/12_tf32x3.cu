@@ -9,10 +9,10 @@
 // one sign that adds up. So the sums of PROMOTE stages are added to others outside the tensor cores; and the small
 // products have sums of their own, where a cut is 2^-11 of one beside the big ones.
 //
-// On an H200 at 4096: 2.7 times the rate of cuBLAS in fp32, and at most 2.6 times its largest error (K from 64 to
-// 16384, centred and positive data). What positive data lack on average, 2.6e-7, halves with every stage's sums on
-// their own ("often"), for 3 to 5 % of the rate. Infinite operands, and those that tf32 rounds to infinity (from
-// 2^128 - 2^116 on), give NaN.
+// On an H200 at 4096: 2.5 times the rate of cuBLAS in fp32 (in the ladder's rounds, under the card's power cap), and
+// at most 2.6 times its largest error (K from 64 to 16384, centred and positive data). What positive data lack
+// on average, 2.6e-7, halves with every stage's sums on their own ("often"), for 3 to 5 % of the rate. Infinite
+// operands, and those that tf32 rounds to infinity (from 2^128 - 2^116 on), give NaN.
 //
 // /// kernel
 // entry = "tf32x3_gemm"

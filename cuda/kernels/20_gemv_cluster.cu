@@ -1,9 +1,12 @@
 // y = alpha * A x + beta * y with A stored by columns, as 20_gemv_columns; the blocks that share K form a cluster
 // and read each other's sums from shared memory.
 //
-// Blocks that meet in L2 write their sums, draw a ticket, and the last one reads them again: some 2 us, of which a
-// matrix of 1024 rows takes 4. A cluster runs on neighbouring SMs at one time, so its blocks may wait for each other,
-// and what one of them has in shared memory the others read at once. Each adds up its share of the entries of y.
+// Blocks that meet in L2 write their sums, draw a ticket, and the last one reads them again. Small matrices show what
+// that costs: at 1024 in float32, in the ladder's rounds on an H200, 20_gemv_columns takes 4.7 us, this rung 3.7, and
+// cuBLAS 7.2. At 8192 it no longer matters: 4.02 TB/s, 0.99 of those by columns and 0.98 of cuBLAS.
+//
+// A cluster runs on neighbouring SMs at one time, so its blocks may wait for each other, and what one of them has in
+// shared memory the others read at once. Each adds up its share of the entries of y.
 //
 // /// kernel
 // entry = "gemv_cluster"

@@ -105,6 +105,25 @@ def test_operands_that_begin_anywhere_are_moved_or_read_where_they_are(name, mov
     assert len([m for m in moves if m]) == (3 if moved else 0)
 
 
+@pytest.mark.parametrize("name", ["cuda:10_mma_sync/64x64", "cuda:10_mma_sync_tf32"])
+@pytest.mark.parametrize("full", [False, True], ids=["room", "no room"])
+def test_without_room_to_move_operands_they_are_read_where_they_are(name, full, device, monkeypatch):
+    kernel = cases.KERNELS[name]
+    p = Problem(m=67, n=71, k=139, dtype=kernel.header.dtypes[0], math=kernel.header.math[0])
+    if full:
+        monkeypatch.setattr(_cuda_realign, "allocate", lambda *_: _full())
+    cases.check(kernel, p, cases.Layout(0))
+    session = backends.get(name).open(p, backends.allocate(p))
+    config = session.info.config
+    session.close()
+    assert config.get("not_realigned") == ("1 byte is free" if full else None)
+    assert ("realigned_bytes" in config) is not full
+
+
+def _full():
+    raise Unavailable("1 byte is free")
+
+
 @pytest.mark.parametrize("shape", [(70_001, 1, 2), (1, 140_001, 1)], ids=["tall", "wide"])
 def test_more_than_65535_tiles_in_one_direction(shape, device, monkeypatch):
     naive = cases.KERNELS["cuda:01_naive"]

@@ -208,6 +208,17 @@ def test_a_cluster_of_nothing_is_refused(field, tmp_path):
         source.parse(path)
 
 
+def test_a_run_behind_one_that_moves_operands_is_two_launches_and_so_is_an_empty_one():
+    said = []
+    product = _cuda_launch.Launch(lambda: said.append("product"), lambda: said.append("empty"), ())
+    moved = realign.Realigned(lambda: said.append("move"), (matrix(), matrix()), lambda: None, (), 640)
+    launch = _cuda_launch._behind(moved, product)
+    launch.run()
+    launch.empty()
+    assert said == ["move", "product", "empty", "empty"] and launch.config == {"realigned_bytes": 640}
+    assert _cuda_launch._behind(None, product) is product
+
+
 def test_memory_to_realign_is_given_back_once(monkeypatch):
     freed = []
 

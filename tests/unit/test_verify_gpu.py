@@ -15,7 +15,7 @@ from suite import verify_gpu, verify_record, verify_state, verify_steps
 from suite.exits import Stop
 from suite.verify_gpu import Workers
 from suite.verify_state import Context, Failed, Kept, OutOfTime, Skipped, State
-from tests import gpu_sanitize
+from tests import gpu_sanitize, outcomes
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,11 +91,46 @@ class TestTests:
         assert found["tests"] == {"a": "passed", "b": "skipped: no room"}
         assert found["summary"] == "1 passed, 0 failed, 1 skipped"
 
+    def test_a_machine_that_goes_away_again_and_again_is_no_fault_of_a_test(self, tmp_path, monkeypatch):
+        share(monkeypatch, 2)
+
+        def begun(command, test):
+            path = Path(command[command.index("--outcomes") + 1])
+            return outcomes.Outcomes(path, "rest", "").begun.get(test, 0)
+
+        def gone(command):
+            if part_of(command) == "0/2" and not begun(command, "crash"):
+                return self.writing(-11, crash="")(command)
+            self.writing(0, **{f"at {part_of(command)}": ""})(command)
+            raise IndexError  # nothing more is written
+
+        for _ in range(3):
+            with pytest.raises(IndexError):
+                verify_gpu.tests(Scripted(tmp_path, gone))
+
+        def last(command):
+            assert begun(command, "at 0/2") == begun(command, "at 1/2") == 0
+            assert begun(command, "crash") == 1, "which a process died of"
+            return self.writing(0, crash="passed")(command)
+
+        share(monkeypatch, 1)
+        with pytest.raises(Failed, match="failed: at "):  # this program does not run them again
+            verify_gpu.tests(Scripted(tmp_path, last, self.nothing))
+
     def test_pytest_that_runs_nothing_is_not_tried_for_ever(self, tmp_path):
         c = Scripted(tmp_path, lambda _: ended(4, "usage"))
         with pytest.raises(Failed, match="pytest ended with 4 and no test was run: usage"):
             verify_gpu.tests(c)
         assert len(c.asked) == 1
+
+    def test_a_part_that_never_comes_to_an_end_is_no_result(self, tmp_path):
+        crash = itertools.count()
+
+        def program(command):
+            return self.writing(-11, **{f"crash {next(crash)}": "error"})(command)
+
+        with pytest.raises(Failed, match="part 0/1 of the tests took more than 40 processes"):
+            verify_gpu.tests(Scripted(tmp_path, program))
 
     def test_shards_run_side_by_side_and_what_needs_the_machine_after_them(self, tmp_path, monkeypatch):
         share(monkeypatch, 3, large_beside=True)
@@ -531,9 +566,35 @@ class TestSanitize:
 
     def test_one_wrong_kernel_fails_the_step_and_is_named(self, tmp_path):
         c = Scripted(tmp_path, lambda _: ended(9, REPORT), self.all_right)
-        with pytest.raises(Failed, match="memcheck: 2 kernels: cuda:02_shared_tile: Invalid") as caught:
+        with pytest.raises(Failed, match="memcheck: 1 kernels: cuda:02_shared_tile: Invalid") as caught:
             verify_gpu.sanitize(c, "memcheck")
         assert caught.value.result["kernels"]["cuda:01_naive"].startswith("right")
+
+    @pytest.mark.parametrize(
+        "text", ["", "end {0} wrong: float32: Unavailable: 5 bytes of device memory are needed, 4 are free\n"]
+    )
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_death_or_want_of_memory_counts_when_it_comes_again_to_a_process_alone(
+        self, tmp_path, monkeypatch, text, times
+    ):
+        share(monkeypatch, 3)
+        name, tries = "cuda:01_naive", []
+
+        def program(command):
+            if name not in (names := self.taken(command, 9)):
+                return ended(0, "".join(f"begin {n}\nend {n} right: float32: 1\n" for n in names))
+            tries.append(command[command.index("--claims") + 2 :])
+            done = ended(0, f"begin {name}\nend {name} right: float32: 1\n")
+            return ended(-9, f"begin {name}\n" + text.format(name)) if len(tries) <= times else done
+
+        c = Scripted(tmp_path, program)
+        if times == 1:
+            assert verify_gpu.sanitize(c, "memcheck")["kernels"][name].startswith("right")
+        else:
+            with pytest.raises(Failed, match=f"memcheck: 1 kernels: {name}: (the process ended|wrong)"):
+                verify_gpu.sanitize(c, "memcheck")
+        assert len(tries) == 2 and tries[1] == [name] and len(tries[0]) > 1
+        assert sum(name in command for command in c.asked[-3:]) == 1, "alone"
 
     def test_a_tool_that_runs_nothing_fails(self, tmp_path):
         with pytest.raises(Failed, match="ended with 255 and ran no kernel: Device not supported"):
