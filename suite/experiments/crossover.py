@@ -54,12 +54,15 @@ def measure(
     ).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
+    model, fault = calibration.tried(outcome.cells, header.machine)
+    if fault:
+        click.echo(f"note: no model of this machine, the times stand: {fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
     return msgspec.structs.replace(
         header,
         options=machine.scrub(options),
         complete=not outcome.unmeasured,
-        model=as_record(calibration.fitted(outcome.cells, header.machine)),
+        model=as_record(model),
         cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
 
