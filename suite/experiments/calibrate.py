@@ -1,4 +1,4 @@
-"""`calibrate`: the constants of this machine's model, measured in seconds and kept for later questions."""
+"""`calibrate`: the constants of this machine's model, measured in seconds and kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPERIMENT = "calibrate"
 @click.command(
     help="""Measure the constants of this machine's model: latency, rates, copies, on six sizes a type.
 
-They are kept, and answer questions about sizes that nobody measured; docs/model.md says what each means.
+docs/model.md says what each means. They are kept for this machine, unless --backend chose who was timed.
 
 \b
 Examples:
@@ -133,14 +133,14 @@ def judged(run: Run, asked: calibrate.Asked, *, chosen: Any = (), **how: Any) ->
 
 
 def finish(run: Run, targets: dict[str, str | None], quiet: bool) -> Exit:
-    """Keep the constants, show and export them. Stop where there are none."""
+    """Keep the constants of the whole machine, show and export them. Stop where there are none."""
     try:
         render.check(run)
     except ValueError as error:
         raise Stop(str(error)) from None
     model = of_record(run.model)
     try:
-        if model is not None:
+        if model is not None and not run.options.get("backends"):
             model_store.keep(model)
     except OSError as error:
         click.echo(f"note: the constants are not kept: {error.strerror or error}", err=True)
