@@ -90,6 +90,8 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     gpu = request.gpu_reason()
     if gpu and given["require_gpu"]:
         raise Stop(f"--require-gpu: no usable GPU: {gpu}", Exit.NO_GPU)
+    if gpu and "pageable" not in asked.host_memory:
+        raise Stop(f"pinned host memory needs a GPU: {gpu}", Exit.NO_GPU)
     if gpu:
         click.echo(f"note: no usable GPU: {gpu}; constants of the CPU alone", err=True)
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])

@@ -187,6 +187,13 @@ def test_a_type_without_a_cpu_side_is_refused(plugin):
     assert done.returncode == Exit.USAGE and "float16" in done.stderr
 
 
+def test_pinned_memory_alone_is_refused_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(experiment.request, "gpu_reason", lambda: "no driver")
+    monkeypatch.setattr(calibrate, "measure", lambda *_, **__: pytest.fail("measured"))
+    done = CliRunner().invoke(app, ["calibrate", "--host-memory", "pinned"])
+    assert done.exit_code == Exit.NO_GPU and "pinned host memory needs a GPU: no driver" in done.stderr
+
+
 def test_by_command_line(plugin, tmp_path):
     done = run_suite(
         "calibrate", "--op", "gemm", "--dtype", "f32", "--backend", "numpy", "--time-budget", "1", "-q",
