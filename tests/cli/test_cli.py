@@ -93,7 +93,7 @@ WRONG = [
     (("crossover", "--time-budget", "nan"), "'nan' is not a number of seconds"),
     (("crossover", "--seed", "x"), "'x' is not a whole number >= 0"),
     (("crossover", "--batch", "0"), "'0' is not a whole number"),
-    (("crossover", "--backend", "nosuch"), "backend 'nosuch' is unknown: use one of"),
+    (("crossover", "--backend", "nosuch"), "backend 'nosuch' is unknown: `list` names the "),
     (("crossover", "--op", "gemx"), "'gemx' is unknown: use one of gemm, gemv"),
     (("crossover", "--op", "gemv", "-k", "4"), "-k 4: gemv"),
     (("crossover", "--op", "gemv", "--batch", "2", "--sizes", "8"), "got k = 1, batch = 2"),
