@@ -107,7 +107,7 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     modes = ", ".join(row.text for row in asked.questions)
     lines = [
         f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then between them",
-        f"the search ends at a band of {asked.resolution:.3%}, or one step",
+        f"the search ends at a band of {ends_at(asked.resolution)}",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
         *(f"reduced precision: {text}" for text in arithmetics_of(asked).get("mixed_arithmetics", ())),
         f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
@@ -121,6 +121,11 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
         *lines,
         f"estimated time: {estimate:.0f} s of measuring ({share:.1f} s a group), and the checks of results",
     ]
+
+
+def ends_at(resolution: float) -> str:
+    """How narrow a band ends the search, in words."""
+    return f"{resolution * 100:.3g} %, or one step between sizes" if resolution else "one step between sizes"
 
 
 HELP = """From which size is the GPU faster than the CPU?
