@@ -299,6 +299,31 @@ def model_errors() -> str:
     )
 
 
+def simulated() -> str:
+    """How often the search is right on simulated machines, and how many of those asked for were reached."""
+    found = msgspec.json.decode((ROOT / "docs" / "records" / "simulated.json").read_bytes())
+    rows = [
+        (
+            f"{float(noise):.0%}",
+            f"{level['machines']} of {found['asked_machines']}",
+            f"{level['held']:.1%}",
+            f"{level['machines_with_a_wrong_verdict']:.1%}",
+            f"{level['wrong_verdicts']:.2%}",
+            f"{level['median_band']:.1%}",
+        )
+        for noise, level in found["levels"].items()
+    ]
+    columns = (
+        "noise and drift",
+        "machines reached",
+        "true crossover in the band",
+        "machines with a wrong verdict",
+        "sizes with one",
+        "band (median)",
+    )
+    return table(columns, rows)
+
+
 def _plain(shown: tables.Shown) -> str:
     """A table and its notes without a heading."""
     return table(shown.columns, shown.rows) + "".join(f"\n{note}\n" for note in shown.notes)
@@ -311,6 +336,7 @@ PARTS = {
     "verdicts": verdicts,
     "answers": answers,
     "sweep": sweep,
+    "simulated": simulated,
     "kernels": kernels,
     "ladder-cpu": ladder_cpu,
     "ladder-cuda": ladder_cuda,

@@ -76,6 +76,7 @@ def _common(bench: Bench, backend: str, device: str, threads: int | None, info: 
         "devices": (0,) if device == "cuda" else (),
         "compile_s": info.compile_s,
         "alloc_s": info.alloc_s,
+        "pin_s": info.pin_s,
         "kernel": info.kernel,
         "kernel_hash": info.kernel_hash,
         "process_id": os.getpid(),

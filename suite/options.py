@@ -96,7 +96,9 @@ def part(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise ValueError(f"{text!r} is no part of the size: 2% and 0.02 are, from 0 to below 100 %")
+        raise ValueError(
+            f"resolution {text!r} is no part of the size: 2% and 0.02 are, from 0 to below 100 %"
+        )
     return value
 
 

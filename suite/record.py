@@ -83,7 +83,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     alloc_s: float | None = None
     first_call_s: float | None = None
     pin_s: float | None = None
-    """To pin the host memory it works on; None where nothing was pinned. Outside every sample."""
+    """To pin host memory of its own, not the operands; None where it pins none. Outside every sample."""
     rough_s: float | None = None
     """Of one call, from the screening: what keeps a candidate out of the rounds, never a verdict."""
     parts_s: dict[str, float] | None = None

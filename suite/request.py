@@ -218,7 +218,7 @@ def _named(name: str) -> list[Backend]:
     known = backends.all_backends()
     found = [b for b in known if b.name == name or b.name.startswith(f"{name}:")] or _made(name)
     if not found:
-        raise Stop(f"backend {name!r} is unknown: use one of {', '.join(b.name for b in known)}", Exit.USAGE)
+        raise Stop(f"backend {name!r} is unknown: `list` names the {len(known)} there are", Exit.USAGE)
     states = {b.name: b.probe() for b in found}
     ready = [b for b in found if states[b.name].ok]
     if not ready:

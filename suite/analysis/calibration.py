@@ -91,6 +91,14 @@ def fitted(cells: Iterable[Cell], machine: Mapping[str, Any] | None = None, most
     )
 
 
+def tried(cells: Iterable[Cell], machine: Mapping[str, Any] | None = None) -> tuple[Model, str]:
+    """As `fitted`; where that fails, no sides and the reason: a model explains a run, no more."""
+    try:
+        return fitted(cells, machine), ""
+    except Exception as error:
+        return Model(), f"{type(error).__name__}: {error}"
+
+
 def _on_floor(side: Side, sides: Sequence[Side]) -> Side:
     """A gemm is no quicker than the gemv of its type reads as many bytes, where that was fitted too."""
     about = (side.device, side.dtype, side.math, side.threads)
@@ -145,6 +153,8 @@ def spread(seen: Sequence[Seen], most: int = MOST_SIZES) -> list[Seen]:
             chosen.add(min(range(len(at)), key=lambda i: abs(math.log(at[i] / edge))))
     while len(chosen) < most:
         apart = [min(abs(math.log(edge / at[i])) for i in chosen) for edge in at]
+        if max(apart) <= 0:  # as in a map over two dimensions, where many problems have as many FLOP
+            break
         chosen.add(apart.index(max(apart)))
     return [seen[i] for i in sorted(chosen)]
 

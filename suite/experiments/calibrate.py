@@ -1,4 +1,4 @@
-"""`calibrate`: the constants of this machine's model, measured in seconds and kept for later questions."""
+"""`calibrate`: the constants of this machine's model, measured in seconds and kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPERIMENT = "calibrate"
 @click.command(
     help="""Measure the constants of this machine's model: latency, rates, copies, on six sizes a type.
 
-They are kept, and answer questions about sizes that nobody measured; docs/model.md says what each means.
+docs/model.md says what each means. They are kept for this machine, unless --backend chose who was timed.
 
 \b
 Examples:
@@ -90,6 +90,8 @@ def command(ctx: click.Context, **given: Any) -> Exit:
     gpu = request.gpu_reason()
     if gpu and given["require_gpu"]:
         raise Stop(f"--require-gpu: no usable GPU: {gpu}", Exit.NO_GPU)
+    if gpu and "pageable" not in asked.host_memory:
+        raise Stop(f"pinned host memory needs a GPU: {gpu}", Exit.NO_GPU)
     if gpu:
         click.echo(f"note: no usable GPU: {gpu}; constants of the CPU alone", err=True)
     words = shlex.join(ctx.find_object(list) or [ctx.info_name or ""])
@@ -133,14 +135,14 @@ def judged(run: Run, asked: calibrate.Asked, *, chosen: Any = (), **how: Any) ->
 
 
 def finish(run: Run, targets: dict[str, str | None], quiet: bool) -> Exit:
-    """Keep the constants, show and export them. Stop where there are none."""
+    """Keep the constants of the whole machine, show and export them. Stop where there are none."""
     try:
         render.check(run)
     except ValueError as error:
         raise Stop(str(error)) from None
     model = of_record(run.model)
     try:
-        if model is not None:
+        if model is not None and not run.options.get("backends"):
             model_store.keep(model)
     except OSError as error:
         click.echo(f"note: the constants are not kept: {error.strerror or error}", err=True)

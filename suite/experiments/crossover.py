@@ -54,12 +54,15 @@ def measure(
     ).run()
     if outcome.journal_fault:
         click.echo(f"note: no journal any more, --resume will not work: {outcome.journal_fault}", err=True)
+    model, fault = calibration.tried(outcome.cells, header.machine)
+    if fault:
+        click.echo(f"note: no model of this machine, the times stand: {fault}", err=True)
     options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
     return msgspec.structs.replace(
         header,
         options=machine.scrub(options),
         complete=not outcome.unmeasured,
-        model=as_record(calibration.fitted(outcome.cells, header.machine)),
+        model=as_record(model),
         cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
 
@@ -104,7 +107,7 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
     modes = ", ".join(row.text for row in asked.questions)
     lines = [
         f"{asked.op}, shape {asked.shape}, sizes {', '.join(map(str, asked.sizes))}, then between them",
-        f"the search ends at a band of {asked.resolution:.3%}, or one step",
+        f"the search ends at a band of {ends_at(asked.resolution)}",
         *(f"sweep: {s.dtype} in {s.math}, {s.host_memory} host memory; {modes}" for s in asked.sweeps),
         *(f"reduced precision: {text}" for text in arithmetics_of(asked).get("mixed_arithmetics", ())),
         f"CPU candidates: {', '.join(sides['cpu']) or 'none'}",
@@ -118,6 +121,11 @@ def plan_lines(asked: Request, chosen: Sequence[Backend], gpu: str) -> list[str]
         *lines,
         f"estimated time: {estimate:.0f} s of measuring ({share:.1f} s a group), and the checks of results",
     ]
+
+
+def ends_at(resolution: float) -> str:
+    """How narrow a band ends the search, in words."""
+    return f"{resolution * 100:.3g} %, or one step between sizes" if resolution else "one step between sizes"
 
 
 HELP = """From which size is the GPU faster than the CPU?

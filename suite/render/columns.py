@@ -63,4 +63,12 @@ POINT_COLUMNS: list[Column[Entry]] = [
     Column("why", 1, model.why),
 ]
 
-NOTES: list[Note] = [notes.timed, notes.win, notes.incomplete, notes.remarks, notes.gate, model.note]
+NOTES: list[Note] = [
+    notes.timed,
+    notes.win,
+    notes.one_visit,
+    notes.incomplete,
+    notes.remarks,
+    notes.gate,
+    model.note,
+]

@@ -44,7 +44,7 @@ def _model(run: Run, kind: str) -> Model:
     cells = [cell for cell in run.cells if cell.provenance == kind]
     own = "recorded" if run.experiment == "profile" else "measured"
     kept = of_record(run.model) if kind == own else None
-    return kept or calibration.fitted(cells, run.machine if kind == own else None)
+    return kept or calibration.tried(cells, run.machine if kind == own else None)[0]
 
 
 # -- why

@@ -38,6 +38,15 @@ def win(run: Run, lines: Sequence[Line]) -> Iterable[str]:
     )
 
 
+def one_visit(run: Run, lines: Sequence[Line]) -> Iterable[str]:
+    """What intervals across machines leave out."""
+    if any(line.comparison == "cross-machine" for line in lines):
+        yield (
+            "Cross-machine: the CPU here was visited once at each size and shares no round with the recorded "
+            "GPU. These intervals leave out what drifts between visits: near 1 their verdicts are too sure."
+        )
+
+
 def incomplete(run: Run, lines: Sequence[Line]) -> Iterable[str]:
     """What the time did not suffice for."""
     if not run.complete:

@@ -74,6 +74,33 @@ def test_they_are_kept_by_machine_and_found_again(no_roofs, tmp_path, monkeypatc
     assert model_store.kept(model.fingerprint) is None
 
 
+def test_what_is_kept_of_another_type_stays_and_the_same_is_replaced(no_roofs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    model = of_record(measured().model)
+    peak = Roofs(flops={"fp64": 1e12}, memory=2e12, measured=True)
+    other = tuple(msgspec.structs.replace(side, dtype="float64", math="fp64") for side in model.sides)
+    model_store.keep(msgspec.structs.replace(model, sides=other, links=(), roofs={"cuda": peak}))
+    model_store.keep(model)
+    model_store.keep(model)
+    kept = model_store.kept(model.fingerprint)
+    assert {(s.device, s.dtype) for s in kept.sides} == {
+        (d, t) for d in ("cpu", "cuda") for t in ("float32", "float64")
+    }
+    assert len(kept.sides) == 4 and kept.links == model.links and kept.roofs["cuda"] == peak
+    peaks = Roofs(flops={"fp32": 3e12}, measured=True)
+    model_store.keep(msgspec.structs.replace(model, roofs={"cuda": peaks}))
+    found = model_store.kept(model.fingerprint).roofs["cuda"]
+    assert found.flops == {"fp64": 1e12, "fp32": 3e12} and found.memory == 2e12
+
+
+def test_constants_of_chosen_backends_are_not_kept(no_roofs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for names, files in ((("null",), 0), ((), 1)):
+        run = measured(backends=names)
+        assert experiment.finish(run, {}, quiet=True) == Exit.OK
+        assert len(list(tmp_path.rglob("model-*.json"))) == files
+
+
 def test_the_run_is_shown_and_exported(no_roofs, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     targets = {kind: str(tmp_path / f"run.{kind}") for kind in ("json", "csv", "markdown")}
@@ -160,6 +187,13 @@ def test_a_type_without_a_cpu_side_is_refused(plugin):
     assert done.returncode == Exit.USAGE and "float16" in done.stderr
 
 
+def test_pinned_memory_alone_is_refused_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(experiment.request, "gpu_reason", lambda: "no driver")
+    monkeypatch.setattr(calibrate, "measure", lambda *_, **__: pytest.fail("measured"))
+    done = CliRunner().invoke(app, ["calibrate", "--host-memory", "pinned"])
+    assert done.exit_code == Exit.NO_GPU and "pinned host memory needs a GPU: no driver" in done.stderr
+
+
 def test_by_command_line(plugin, tmp_path):
     done = run_suite(
         "calibrate", "--op", "gemm", "--dtype", "f32", "--backend", "numpy", "--time-budget", "1", "-q",
@@ -167,4 +201,4 @@ def test_by_command_line(plugin, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["model"]["sides"]
-    assert list((tmp_path / "gemm-crossover").glob("model-*.json"))
+    assert not list(tmp_path.rglob("model-*.json"))

@@ -92,8 +92,9 @@ WRONG = [
     (("crossover", "--time-budget", "soon"), "'soon' is not a number of seconds"),
     (("crossover", "--time-budget", "nan"), "'nan' is not a number of seconds"),
     (("crossover", "--seed", "x"), "'x' is not a whole number >= 0"),
+    (("crossover", "--resolution", "2"), "resolution '2' is no part of the size"),
     (("crossover", "--batch", "0"), "'0' is not a whole number"),
-    (("crossover", "--backend", "nosuch"), "backend 'nosuch' is unknown: use one of"),
+    (("crossover", "--backend", "nosuch"), "backend 'nosuch' is unknown: `list` names the "),
     (("crossover", "--op", "gemx"), "'gemx' is unknown: use one of gemm, gemv"),
     (("crossover", "--op", "gemv", "-k", "4"), "-k 4: gemv"),
     (("crossover", "--op", "gemv", "--batch", "2", "--sizes", "8"), "got k = 1, batch = 2"),
@@ -141,6 +142,13 @@ class TestDryRun:
         ):
             assert text in result.output, text
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("part", "words"), [("2%", "2 %, or one step"), ("1e-9", "1e-07 %, or one step"), ("0", "one step")]
+    )
+    def test_says_at_which_band_the_search_ends(self, part, words):
+        output = invoke("crossover", "--dry-run", "--sizes", "64:256:x2", "--resolution", part).output
+        assert f"the search ends at a band of {words} between sizes\n" in output
 
     def test_estimate_follows_the_budget(self):
         def estimate(*words):

@@ -349,6 +349,11 @@ class TestRecorded:
         assert by_kind["recorded"].crossover.first_win == 23
         assert by_kind["cross-machine"].crossover.first_win == 23
 
+    def test_a_note_says_what_intervals_across_machines_leave_out(self, overlaid, scripted_run):
+        words = "leave out what drifts between visits"
+        notes = [" ".join(shown(run, width=400).split()) for run in (overlaid, scripted_run)]
+        assert [words in text for text in notes] == [True, False]
+
     def test_across_machines_the_coarser_of_both_limits_counts(self, overlaid):
         def slower(cell):
             if cell.provenance == "recorded" or cell.role != "control_aa":

@@ -4,6 +4,7 @@ import msgspec
 from scripted import pair
 
 from suite import profiles
+from suite.analysis import calibration
 from suite.analysis.model import of_record
 from suite.experiments import crossover
 from suite.journal import load_run, readable
@@ -36,9 +37,8 @@ def test_a_run_holds_the_model_fitted_to_its_own_cells(tmp_path):
 def test_the_crossover_it_foretells_is_the_scripted_one():
     run = measured()
     resident = next(line for line in summary.lines(run) if line.question.transfer == "resident")
-    assert (
-        resident.crossover.stable_from == 24 and 16 <= int(model.predicted(resident, run).strip("≤ ")) <= 28
-    )
+    assert resident.crossover.stable_from in (23, 24)
+    assert 16 <= int(model.predicted(resident, run).strip("≤ ")) <= 28
 
 
 def test_without_a_gpu_there_are_constants_of_the_cpu_alone():
@@ -62,3 +62,15 @@ def test_a_run_of_one_size_has_none():
     assert run.model == {} and of_record({}) is None
     assert of_record({"sides": [{"device": 3}]}) is None
     assert msgspec.structs.replace(run, model={}) == run
+
+
+def test_a_fit_that_fails_costs_the_model_and_not_the_run(monkeypatch, capsys):
+    def failing(*_):
+        raise ValueError("no such luck")
+
+    monkeypatch.setattr(calibration, "fitted", failing)
+    run = measured()
+    assert run.complete and run.cells and run.model == {}
+    assert "no model of this machine" in capsys.readouterr().err
+    resident = next(line for line in summary.lines(run) if line.question.transfer == "resident")
+    assert resident.crossover.stable_from in (23, 24) and model.predicted(resident, run) == ""

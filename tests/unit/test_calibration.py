@@ -210,3 +210,19 @@ def test_it_is_quick():
     for _ in range(200):
         RIGHT.predict(square(1000), "cuda", "once", 10)
     assert (time.perf_counter() - start) / 200 < 2e-3
+
+
+def test_a_map_of_two_dimensions_is_fitted_on_as_many_sizes_as_it_has():
+    truth, _ = made_up()
+    problems = [Problem(op="gemm", m=m, n=n, k=64) for m in (64, 128, 256) for n in (64, 128, 256)]
+    cells = [
+        timed(p, "cuda", "resident", 1, truth.predict(p, "cuda", "resident").time_s, "cublas")
+        for p in problems
+    ]
+    (seen,) = calibration.observed(cells).values()
+    assert len({p.flops for p in problems}) == len(calibration.spread(seen)) == 5
+    model = calibration.fitted(cells)
+    assert model.predict(problems[1], "cuda", "resident").time_s == pytest.approx(
+        cells[1].samples_s[0], rel=0.1
+    )
+    assert judged(model, cells)[0].held_out == 4

@@ -48,8 +48,23 @@ def test_p02_the_first_call_stands_apart():
     gpu = fixed("gpu", "cuda", 1e-4, clock, first_call_s=1.0, compile_s=2.0)
     cell = candidate(measure([gpu], clock), "gpu")
     assert cell.first_call_s == pytest.approx(1.0001)
-    assert cell.compile_s == 2.0
+    assert cell.compile_s == 2.0 and cell.pin_s is None
     assert max(cell.samples_s) == pytest.approx(1e-4)
+
+
+def test_what_a_session_says_of_its_opening_stands_in_every_cell(monkeypatch):
+    clock = FakeClock()
+    gpu = fixed("gpu", "cuda", 1e-4, clock)
+    opened = gpu.open
+
+    def opening(*call, **how):
+        session = opened(*call, **how)
+        session.info.alloc_s, session.info.pin_s = 0.25, 0.5
+        return session
+
+    monkeypatch.setattr(gpu, "open", opening)
+    cells = [cell for cell in measure([gpu], clock) if cell.samples_s]
+    assert cells and {(cell.alloc_s, cell.pin_s) for cell in cells} == {(0.25, 0.5)}
 
 
 @pytest.mark.parametrize("seconds", [1e-6, 1e-4, 0.3])
