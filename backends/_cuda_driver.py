@@ -44,6 +44,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "cuDeviceTotalMem_v2": [POINTER(c_size_t), c_int],
     "cuDevicePrimaryCtxRetain": [_PTR, c_int],
     "cuCtxSetCurrent": [c_void_p],
+    "cuCtxGetCurrent": [_PTR],
     "cuCtxSynchronize": [],
     "cuMemGetInfo_v2": [POINTER(c_size_t), POINTER(c_size_t)],
     "cuMemAlloc_v2": [POINTER(c_uint64), c_size_t],
@@ -171,6 +172,10 @@ class Driver:
     def set_context(self, context: int) -> None:
         """Make `context` the calling thread's."""
         self.call("cuCtxSetCurrent", context)
+
+    def current_context(self) -> int:
+        """The calling thread's, 0 without one."""
+        return int(self.get("cuCtxGetCurrent", c_void_p))
 
     # -- memory
 

@@ -106,9 +106,16 @@ class Room:
 
 
 def _free(device: cuda.Device, address: int) -> None:
-    if not cuda.forked():
-        device.activate()
+    """The collector calls it in any thread, between any two calls of it: the thread keeps its context."""
+    if cuda.forked():
+        return
+    before = device.driver.current_context()
+    device.activate()
+    try:
         device.driver.free(address)
+    finally:
+        if before not in (0, device.context):
+            device.driver.set_context(before)
 
 
 @functools.cache

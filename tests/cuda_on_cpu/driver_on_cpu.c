@@ -120,6 +120,10 @@ int cuCtxSetCurrent(void *c) {
   CALL;
   return context = c, c == (void *)&functions ? OK : BAD_CONTEXT;
 }
+int cuCtxGetCurrent(void **c) {
+  CALL;
+  return *c = context, OK;
+}
 /* Handles are 0x5eed0001, 0x5eed0002, ...: none comes twice, so that a stream destroyed stays a bad handle, and
  * 1 and 2 stay free for what CUDA calls the legacy and the per-thread stream. */
 static unsigned stream_number(void *stream) { return (unsigned)((uintptr_t)stream - 0x5eed0000u); }

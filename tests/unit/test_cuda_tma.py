@@ -220,7 +220,7 @@ def test_a_run_behind_one_that_moves_operands_is_two_launches_and_so_is_an_empty
 
 
 def test_memory_to_realign_is_given_back_once(monkeypatch):
-    freed = []
+    freed, contexts = [], [9]
 
     class Memory:
         def alloc(self, size):
@@ -229,15 +229,19 @@ def test_memory_to_realign_is_given_back_once(monkeypatch):
             return 77
 
         def free(self, address):
+            assert contexts[-1] == 5, "the device's own"
             freed.append(address)
 
         def free_memory(self):
             return 5
 
         def set_context(self, context):
-            pass
+            contexts.append(context)
 
-    device = cuda.Device(Memory(), 0, 0, "", (9, 0), 132)
+        def current_context(self):
+            return contexts[-1]
+
+    device = cuda.Device(Memory(), 0, 5, "", (9, 0), 132)
     room = realign.Room(device, 10)
     room.release()
     room.release()
@@ -245,6 +249,7 @@ def test_memory_to_realign_is_given_back_once(monkeypatch):
     del room
     realign.Room(device, 10)
     assert freed == [77, 77], "memory that nobody holds is freed"
+    assert contexts == [9, 5, 9, 5, 9], "what the thread was at is not disturbed"
     with pytest.raises(Unavailable, match="2000 bytes of device memory are needed, 5 are"):
         realign.Room(device, 2000)
 
