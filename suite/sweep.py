@@ -162,7 +162,7 @@ class Measuring:
             settings,
             backends=backends,
             clock=self.clock,
-            gate=gate_again(stood, harness.default_gate(settings.seed)) if stood else None,
+            gate=gate_again(stood, harness.default_gate(settings.seed)) if _both(stood) else None,
             on_event=lambda event: self._tell(sweep, size, event),
             cpu_problem=plan.cpu_problem(problem),
         )
@@ -177,7 +177,7 @@ class Measuring:
         Every second coarse size opens all: who is slow at small sizes may be the best at large ones.
         """
         everyone = candidates(problem, self.chosen)
-        if {cell.device for cell in stood} == {"cpu", "cuda"}:
+        if _both(stood):
             names = {cell.backend for cell in stood}
             return [backend for backend in everyone if backend.name in names], []
         if size in self.grid.coarse[::2]:
@@ -220,6 +220,11 @@ class Measuring:
             return
         listed = ", ".join(map(str, sorted(sizes)))
         self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
+
+
+def _both(stood: Iterable[Cell]) -> bool:
+    """Whether both sides stood in an earlier visit: then no others are opened, and a name is one library."""
+    return {cell.device for cell in stood} == {"cpu", "cuda"}
 
 
 def shape_sizes(request: Request, cells: Iterable[Cell]) -> tuple[int, ...]:

@@ -137,3 +137,43 @@ def test_the_journal_brings_visits_back():
     readings.restore(64, group)
     assert readings.counts == {(64, Asked("resident", 1)): 3}
     assert readings.known()[64][Asked("resident", 1)].visits == 3
+
+
+def times(name, device, rounds=6):
+    """A cell with a time in that many rounds of one visit."""
+    many = {"samples_s": (1.0,) * rounds, "round_of": tuple(range(rounds)), "inner": (1,) * rounds}
+    return cell(name, device, visit_of=(0,) * rounds, **many)
+
+
+class TestFailedRevisit:
+    """What the search believes is what the record holds."""
+
+    Q = Asked("resident", 1)
+
+    def readings(self, *later):
+        readings = sweep_visits.Readings([self.Q])
+        readings.add(64, [self.Q], [times("c", "cpu"), times("g", "cuda")], 0.0)
+        return readings, readings.add(64, [self.Q], later, 9.0)
+
+    def test_the_earlier_visit_stays_in_the_record_and_in_the_reading(self):
+        failed = cell("g", "cuda", skip_reason="no memory")
+        readings, group = self.readings(times("c", "cpu"), failed)
+        assert failed in group
+        assert [len(c.samples_s) for c in readings.stood(64, self.Q)] == [12, 6]
+        assert readings.known()[64][self.Q] is not None
+
+    def test_no_reading_stays_of_what_has_no_pairs_any_more(self):
+        readings, _ = self.readings(times("other", "cpu"), cell("g", "cuda", skip_reason="no memory"))
+        assert readings.known()[64][self.Q] is None
+
+
+def test_one_gate_for_all_visits_only_where_the_same_two_stand(monkeypatch):
+    asked = checked(Request(sizes=(64,), transfers=("resident",)))
+    gates = []
+    measuring = sweep.Measuring(asked, measure=lambda *about, gate, **more: gates.append(gate) or [])
+    for stood in ([times("c", "cpu"), times("g", "cuda")], [times("c", "cpu")]):
+        readings = sweep_visits.Readings(asked.questions)
+        readings.restore(64, stood)
+        problem = asked.problem(asked.sweeps[0], 64)
+        measuring._measure(asked.sweeps[0], 64, problem, asked.questions, readings)
+    assert gates[0] is not None and gates[1] is None
