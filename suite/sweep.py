@@ -43,7 +43,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Cells of every whole group, sizes for which the time did not suffice, why the journal ended early.
+    """Cells of every whole group, what the time did not suffice for, why the journal ended early.
 
     lost: what a lost device was doing; interrupted: by the user. Both end a run before its time, with the
     cells of the groups that were whole by then.
@@ -214,12 +214,17 @@ class Measuring:
             self.tell(Step(sweep, size, self.done - 1, self.expected, max(0.0, self.left_s), event))
 
     def _give_up(self, sweep: Sweep, visits: Sequence[search.Visit], readings: Readings) -> None:
+        """The time is spent: say which sizes stay unmeasured, and which questions wanted further visits."""
         sizes = [visit.size for visit in visits if visit.size not in readings.groups]
         self.expected = max(self.done, self.expected - len(sizes))
-        if not sizes:
-            return
-        listed = ", ".join(map(str, sorted(sizes)))
-        self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
+        about = f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}"
+        if sizes:
+            self.unmeasured.append(f"{about}: sizes {', '.join(map(str, sorted(sizes)))}")
+        again = [visit for visit in visits if visit.size in readings.groups]
+        asked = dict.fromkeys(question.text for visit in again for question in visit.questions)
+        if asked:
+            listed = ", ".join(str(size) for size in sorted(visit.size for visit in again))
+            self.unmeasured.append(f"{about}: further visits to {listed} ({'; '.join(asked)})")
 
 
 def _both(stood: Iterable[Cell]) -> bool:

@@ -177,3 +177,15 @@ def test_one_gate_for_all_visits_only_where_the_same_two_stand(monkeypatch):
         problem = asked.problem(asked.sweeps[0], 64)
         measuring._measure(asked.sweeps[0], 64, problem, asked.questions, readings)
     assert gates[0] is not None and gates[1] is None
+
+
+def test_a_budget_spent_before_the_band_was_narrow_is_told():
+    def left_of(budget_s):
+        clock = FakeClock()
+        pair = [NullBackend("cpu", "cpu", lambda p, *about: 1e-6 * p.m**2, clock=clock),
+                NullBackend("gpu", "cuda", gpu({"resident": 45}), clock=clock)]  # fmt: skip
+        asked = checked(Request(sizes=(16, 32, 64, 128), transfers=("resident",), time_budget_s=budget_s))
+        return sweep.Measuring(asked, pair, clock=clock, now=clock.now).run().unmeasured
+
+    assert left_of(60) == ()
+    assert any("further visits to" in text and "resident" in text for text in left_of(2))
