@@ -1,9 +1,17 @@
 """How the time budget of a run is shared among the sizes."""
 
-from backends.base import Problem
+import io
+
+import pytest
+from rich.console import Console
+
+from backends.base import DeviceLost, Problem
 from backends.null import NullBackend
 from suite import harness, record, sweep, sweep_visits
 from suite.clock import FakeClock
+from suite.exits import Exit
+from suite.experiments import crossover
+from suite.render import notes
 from suite.request import Asked, Request, checked
 
 
@@ -189,3 +197,35 @@ def test_a_budget_spent_before_the_band_was_narrow_is_told():
 
     assert left_of(60) == ()
     assert any("further visits to" in text and "resident" in text for text in left_of(2))
+
+
+def lost_at(size, clock, calls=0):
+    """A scripted pair whose GPU is lost in the call after the first `calls` at `size`."""
+
+    def time_fn(problem, transfer, reuse, index):
+        if problem.m == size and index >= calls:
+            raise DeviceLost(719, "cuStreamSynchronize")
+        return 1e-4
+
+    cpu = NullBackend("cpu", "cpu", lambda p, *about: 1e-6 * p.m**2, clock=clock)
+    return [cpu, NullBackend("gpu", "cuda", time_fn, clock=clock)]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 5, 20, 40])
+def test_a_lost_device_ends_the_run_with_the_groups_that_were_whole(calls):
+    clock = FakeClock()
+    asked = checked(Request(sizes=(16, 32, 64, 128), transfers=("resident",)))
+    found = sweep.Measuring(asked, lost_at(64, clock, calls), clock=clock, now=clock.now).run()
+    assert found.lost == "the device is lost (719): cuStreamSynchronize"
+    assert {c.problem.m for c in found.cells if c.samples_s} == {16, 32}
+    assert not any(c.skip_reason for c in found.cells)
+
+
+def test_a_run_that_lost_its_device_is_incomplete_and_says_so():
+    clock = FakeClock()
+    asked = checked(Request(sizes=(16, 32, 64), transfers=("resident",)))
+    run = crossover.measure(asked, chosen=lost_at(64, clock), clock=clock)
+    assert not run.complete and run.options["lost"].startswith("the device is lost")
+    assert "device is lost" in " ".join(notes.incomplete(run, ()))
+    out = Console(file=io.StringIO())
+    assert crossover.finish(run, asked, out, {}, None, True) == Exit.ERROR
