@@ -1,13 +1,14 @@
 """How the time budget of a run is shared among the sizes."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from backends.base import DeviceLost, Problem
 from backends.null import NullBackend
-from suite import harness, record, sweep, sweep_visits
+from suite import harness, record, search, sweep, sweep_visits
 from suite.clock import FakeClock
 from suite.exits import Exit
 from suite.experiments import crossover
@@ -229,3 +230,16 @@ def test_a_run_that_lost_its_device_is_incomplete_and_says_so():
     assert "device is lost" in " ".join(notes.incomplete(run, ()))
     out = Console(file=io.StringIO())
     assert crossover.finish(run, asked, out, {}, None, True) == Exit.ERROR
+
+
+def test_the_document_knows_the_caps_at_which_a_search_ends():
+    text = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text(encoding="utf-8")
+    section = text.split("### How a search ends")[1].split("\n### ")[0]
+    limit = checked(Request()).grid.limit
+    for words in (
+        f"their {search.MOST_VISITS} visits each (`MOST_VISITS`",
+        f"had {search.MOST_AGAIN} further visits in all (`MOST_AGAIN`)",
+        f"or {limit} sizes were measured",
+    ):
+        assert words in section
+    assert search.SLACK == 2 and "at most twice as wide as asked" in section
