@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 
+from .analysis.controls import DELAYS_KEY, delays_of
 from .record import Cell
 
 
@@ -71,6 +72,9 @@ def _joined(first: Cell | None, second: Cell, shift: int, visit: int) -> Cell:
     )
     if first is None or not first.samples_s or not second.samples_s or first.scaled_by != second.scaled_by:
         return second
+    if second.role == "control_delay":
+        delays = {**delays_of(first), str(visit): delays_of(second)[str(visit)]}
+        second = msgspec.structs.replace(second, config={**second.config, DELAYS_KEY: delays})
     return msgspec.structs.replace(
         second,
         samples_s=first.samples_s + second.samples_s,

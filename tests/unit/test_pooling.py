@@ -3,7 +3,7 @@
 import msgspec
 
 from backends.base import Problem
-from suite.analysis.controls import group_resolution
+from suite.analysis.controls import DELAY_KEY, group_resolution
 from suite.analysis.ratio import paired_logs
 from suite.pooling import pooled
 from suite.record import Cell
@@ -84,3 +84,21 @@ def test_visits_are_numbered_on_and_counts_add_up():
     (twice,) = pooled(once, [cell(visit_of=(0, 0), throttled=2, slow_visits=(0,))])
     assert twice.visit_of == (0, 0, 1, 1, 2, 2) and twice.slow_visits == (0, 2)
     assert (twice.throttled, twice.outliers) == (4, 2)
+
+
+def test_each_visit_has_the_known_delay_of_its_own():
+    """The machine is 1.3 times slower in the later visits, and so is the delay; there is no noise."""
+
+    def visit(time_s, rounds):
+        about = {"rounds": tuple(range(rounds)), "visit_of": (0,) * rounds}
+        delay_s = 0.05 * time_s
+        delayed = cell(role="control_delay", samples=(time_s + delay_s,) * rounds,
+                       config={DELAY_KEY: delay_s}, **about)  # fmt: skip
+        return [cell(samples=(time_s,) * rounds, **about), delayed]
+
+    twice = pooled(visit(1.0, 12), visit(1.3, 8))
+    assert group_resolution(twice).ratio < 1.0001
+    thrice = pooled(twice, visit(1.3, 8))
+    assert group_resolution(thrice).ratio < 1.0001
+    without = pooled(thrice, visit(2.0, 8)[:1])
+    assert group_resolution(without).ratio < 1.0001 and len(without) == 2
