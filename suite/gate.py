@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.base import Session
+from backends.base import DeviceLost, Session
 
 from .record import GateResult
 from .reference import ReferenceCache
@@ -163,6 +163,8 @@ def _run(session: Session, transfer: Any) -> None:
             session.run()
             session.download()
             session.synchronize()
+    except DeviceLost:
+        raise
     except Exception as error:
         text = " ".join(str(error).split())
         raise _SessionError(f"{type(error).__name__}: {text}") from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from backends import registry
-from backends.base import Backend, HostMemory, Problem
+from backends.base import Backend, DeviceLost, HostMemory, Problem
 from backends.operands import Operands, allocate, fill_random
 
 from . import clocks as clock_rates
@@ -54,8 +54,8 @@ def measure_group(
     values.
 
     Returns candidates, pilots, controls, and cells without samples that say why, all of one group. What a
-    candidate raises costs only its own cells; ClockError and KeyboardInterrupt pass through, after every
-    session is closed.
+    candidate raises costs only its own cells; ClockError, DeviceLost and KeyboardInterrupt pass through,
+    after every session is closed.
     """
     settings = settings or Settings()
     modes = tuple(dict.fromkeys(modes))
@@ -85,6 +85,8 @@ def _operands(
         shared = allocate(gpu, host_memory)
         own = shared if cpu.dtype == gpu.dtype else allocate(cpu, host_memory)
         return {"cuda": shared, "cpu": own}, ""
+    except DeviceLost:
+        raise
     except Exception as error:
         return None, reason_of(error)
 
@@ -140,6 +142,8 @@ def _upload(bench: Bench, one: Candidate) -> list[Skip]:
         one.session.upload()
         one.session.synchronize()
         bench.leave()
+    except DeviceLost:
+        raise
     except Exception as error:
         _close(one)
         return [Skip(one.backend, one.threads, mode, reason_of(error)) for mode in one.modes]

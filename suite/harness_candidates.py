@@ -15,7 +15,7 @@ from typing import cast
 
 import msgspec
 
-from backends.base import Backend, Session, Transfer
+from backends.base import Backend, DeviceLost, Session, Transfer
 
 from .clock import ClockError
 from .harness_sample import Entry, screen, timed
@@ -172,7 +172,7 @@ def _open_one(
         one = Candidate(backend, session, threads, modes)
         keep.append(one)
         _screen(bench, one)
-    except ClockError:
+    except (ClockError, DeviceLost):
         raise
     except Exception as error:
         if one is not None:
@@ -243,6 +243,8 @@ def _passes(bench: Bench, one: Candidate) -> bool:
         bench.enter(one.session)
         try:
             one.gate = bench.gate(one.session)
+        except DeviceLost:
+            raise
         except Exception as error:
             one.gate = GateResult(ok=False, failed="error", detail=reason_of(error))
         bench.leave()

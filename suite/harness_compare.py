@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from backends.base import DeviceLost
+
 from .clock import ClockError
 from .harness_candidates import Candidate, choose
 from .harness_cells import cell
@@ -89,6 +91,8 @@ def _runs_from_c(bench: Bench, one: Candidate) -> bool:
     bench.enter(one.session)
     try:
         return one.session.run_from_c(1) is not None
+    except DeviceLost:
+        raise
     except Exception:  # a diagnostic: without it the cell from Python stands alone
         return False
     finally:
@@ -135,12 +139,16 @@ def _details(bench: Bench, one: Candidate) -> None:
     bench.enter(one.session)
     try:
         one.parts_s = one.session.parts()
+    except DeviceLost:
+        raise
     except Exception:  # diagnostics: the measured times stand without them
         one.parts_s = None
     try:
         empty = Entry(one.session, kind="empty")
         calibrate(bench.clock, empty, bench.settings.block_s)
         one.empty_s = timed(bench.clock, empty, empty.inner) / empty.inner
+    except DeviceLost:
+        raise
     except (ClockError, Exception):  # an empty run that takes no time, or none at all
         one.empty_s = None
     bench.leave()

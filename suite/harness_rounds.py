@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from backends.base import Session
+from backends.base import DeviceLost, Session
 
 from .analysis.controls import group_resolution
 from .analysis.crossover import candidate
@@ -90,7 +90,7 @@ def _guarded(entry: Entry, action: Callable[[], None]) -> None:
     """Do it; what a candidate raises becomes its reason, and its samples so far are void."""
     try:
         action()
-    except ClockError:
+    except (ClockError, DeviceLost):
         raise
     except Exception as error:
         entry.failed = reason_of(error)
@@ -113,7 +113,7 @@ def _visit(bench: Bench, visit: Visit, round_: int, watch: Watch) -> None:
     entries = visit.alive()
     try:
         wake(bench.clock, entries, settings.wake_s, settings.slow_s)
-    except ClockError:
+    except (ClockError, DeviceLost):
         raise
     except Exception:  # its sample raises again below, where the reason is kept
         bench.clock.spin(settings.wake_s)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from backends.base import Backend, Problem
+from backends.base import Backend, DeviceLost, Problem
 
 from . import harness, plan, search
 from .clock import Clock
@@ -43,17 +43,16 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Cells of every whole group, sizes for which the time did not suffice, why the journal ended early.
+    """Cells of every whole group, what the time did not suffice for, why the journal ended early.
 
-    lost: what a lost device was doing; interrupted: by the user. Both end a run before its time, with the
-    cells of the groups that were whole by then.
+    lost: what a lost device was doing. It ends a run before its time, with the cells of the groups that were
+    whole by then.
     """
 
     cells: tuple[Cell, ...]
     unmeasured: tuple[str, ...] = ()
     journal_fault: str = ""
     lost: str = ""
-    interrupted: bool = False
 
 
 class Measuring:
@@ -77,7 +76,7 @@ class Measuring:
         self.request, self.chosen, self.journal, self.clock = request, chosen, journal, clock
         self.grid = msgspec.structs.replace(request.grid, first=tuple(first))
         self.tell, self.now, self.start, self.measure = tell, now, now(), measure
-        self.done, self.journal_fault = 0, ""
+        self.done, self.journal_fault, self.lost = 0, "", ""
         self.over_s: list[float] = []
         self.unmeasured: list[str] = []
         self.expected = len(request.sweeps) * request.visits_expected
@@ -92,20 +91,23 @@ class Measuring:
         cells: list[Cell] = []
         for left, sweep in reversed(list(enumerate(reversed(self.request.sweeps)))):
             cells += self._sweep(sweep, left)
-        return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault)
+        return Outcome(tuple(cells), tuple(self.unmeasured), self.journal_fault, self.lost)
 
     def _sweep(self, sweep: Sweep, sweeps_left: int) -> list[Cell]:
         readings = self._restored(sweep)
         pause = min(PAUSE_S, PAUSE_SHARE * self.request.time_budget_s)
         # the later sweeps' share of the time left: nothing but the coarse sizes may cut into it
         kept = self.left_s * sweeps_left / (sweeps_left + 1)
-        while visits := self._next(readings, pause):
+        while not self.lost and (visits := self._next(readings, pause)):
             self._expect(visits, sweeps_left)
             first = visits[0].size in self.grid.coarse and visits[0].size not in readings.groups
             if self.left_s <= (0 if first else kept) and self.done:
                 self._give_up(sweep, visits, readings)
                 break
-            self._visit(sweep, visits[0], readings)
+            try:
+                self._visit(sweep, visits[0], readings)
+            except DeviceLost as error:  # all that is whole stays
+                self.lost = str(error)
         return [cell for group in readings.groups.values() for cell in group]
 
     def _next(self, readings: Readings, pause: float) -> list[search.Visit]:
@@ -162,7 +164,7 @@ class Measuring:
             settings,
             backends=backends,
             clock=self.clock,
-            gate=gate_again(stood, harness.default_gate(settings.seed)) if stood else None,
+            gate=gate_again(stood, harness.default_gate(settings.seed)) if _both(stood) else None,
             on_event=lambda event: self._tell(sweep, size, event),
             cpu_problem=plan.cpu_problem(problem),
         )
@@ -177,7 +179,7 @@ class Measuring:
         Every second coarse size opens all: who is slow at small sizes may be the best at large ones.
         """
         everyone = candidates(problem, self.chosen)
-        if {cell.device for cell in stood} == {"cpu", "cuda"}:
+        if _both(stood):
             names = {cell.backend for cell in stood}
             return [backend for backend in everyone if backend.name in names], []
         if size in self.grid.coarse[::2]:
@@ -214,12 +216,22 @@ class Measuring:
             self.tell(Step(sweep, size, self.done - 1, self.expected, max(0.0, self.left_s), event))
 
     def _give_up(self, sweep: Sweep, visits: Sequence[search.Visit], readings: Readings) -> None:
+        """The time is spent: say which sizes stay unmeasured, and which questions wanted further visits."""
         sizes = [visit.size for visit in visits if visit.size not in readings.groups]
         self.expected = max(self.done, self.expected - len(sizes))
-        if not sizes:
-            return
-        listed = ", ".join(map(str, sorted(sizes)))
-        self.unmeasured.append(f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}: sizes {listed}")
+        about = f"{sweep.dtype} in {sweep.math}, {sweep.host_memory}"
+        if sizes:
+            self.unmeasured.append(f"{about}: sizes {', '.join(map(str, sorted(sizes)))}")
+        again = [visit for visit in visits if visit.size in readings.groups]
+        asked = dict.fromkeys(question.text for visit in again for question in visit.questions)
+        if asked:
+            listed = ", ".join(str(size) for size in sorted(visit.size for visit in again))
+            self.unmeasured.append(f"{about}: further visits to {listed} ({'; '.join(asked)})")
+
+
+def _both(stood: Iterable[Cell]) -> bool:
+    """Whether both sides stood in an earlier visit: then no others are opened, and a name is one library."""
+    return {cell.device for cell in stood} == {"cpu", "cuda"}
 
 
 def shape_sizes(request: Request, cells: Iterable[Cell]) -> tuple[int, ...]:

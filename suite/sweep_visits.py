@@ -58,7 +58,9 @@ class Readings:
         for question in self.questions:
             cpu, gpu = (candidate(cells, side, question.transfer, question.reuse) for side in ("cpu", "cuda"))
             found = visits.seen(cpu, gpu) if cpu and gpu else None
-            if found is not None:
+            if found is None:
+                self._seen[question].pop(size, None)
+            else:
                 self._seen[question][size] = found
         return cells
 

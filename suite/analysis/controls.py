@@ -21,6 +21,9 @@ from .ratio import paired_logs
 DELAY_KEY = "control_delay_s"
 """In `config` of a control_delay cell: seconds added to each of its samples, in the units of the samples."""
 
+DELAYS_KEY = "control_delays_s"
+"""The same for several visits, whose delays differ: number of the visit, as text -> seconds."""
+
 
 class Control(msgspec.Struct, frozen=True):
     """One control of one group, as ratios: true value, measured interval."""
@@ -76,10 +79,27 @@ def control_of(control: Cell, base: Cell, confidence: float = 0.95) -> Control |
     if logs.size < 2 or typical <= 0:
         return None
     found: Interval = interval(logs, confidence)
-    delay = float(control.config.get(DELAY_KEY, 0.0))
-    expected = 1.0 + delay / typical
+    expected = _expected(control, base, typical)
     low, mid, high = (math.exp(min(value, 700.0)) for value in (found.low, found.mid, found.high))
     return Control(control.role, control.backend, expected, low, mid, high)
+
+
+def delays_of(control: Cell) -> dict[str, float]:
+    """Visit -> seconds added to each of its samples."""
+    delay = float(control.config.get(DELAY_KEY, 0.0))
+    return dict(control.config.get(DELAYS_KEY) or {str(visit): delay for visit in {*control.visit_of, 0}})
+
+
+def _expected(control: Cell, base: Cell, typical: float) -> float:
+    """The true ratio: of each visit the delay then beside the time of the candidate then."""
+    if not control.visit_of or not base.visit_of:
+        return 1.0 + float(control.config.get(DELAY_KEY, 0.0)) / typical
+    delays, logs = delays_of(control), {}
+    for visit in {*control.visit_of}:
+        now = [s for s, v in zip(base.samples_s, base.visit_of, strict=True) if v == visit]
+        its = spread(now).median if now else typical
+        logs[visit] = math.log1p(delays.get(str(visit), 0.0) / (its if its > 0 else typical))
+    return math.exp(statistics.fmean(logs[visit] for visit in control.visit_of))
 
 
 def controls(cells: Iterable[Cell], confidence: float = 0.95) -> list[Control]:

@@ -112,7 +112,8 @@ def between(all_seen: Iterable[Seen]) -> Between:
         (abs(a - b) / math.sqrt(2), 2 / len(one.mids)) for one in known for a, b in combinations(one.mids, 2)
     ]
     df = sum(len(one.mids) - 1 for one in known)
-    halves = sorted(half for one in known for half in one.halves)
+    halves = sorted(half for one in known for _, half in _sure(one))
+    halves = [half for half in halves if math.isfinite(half)] or halves
     guess = GUESS * halves[len(halves) // 2] / NORMAL if halves else 0.0
     if not df:
         return Between(guess, GUESS_DF if halves else 0)
@@ -125,15 +126,22 @@ def between(all_seen: Iterable[Seen]) -> Between:
     return Between(math.sqrt(variance), df)
 
 
+def _sure(one: Seen) -> list[tuple[float, float]]:
+    """Its visits without those of a single pair, whose interval has no end; all where there are no others."""
+    visits = list(zip(one.mids, one.halves, strict=True))
+    return [visit for visit in visits if math.isfinite(visit[1])] or visits
+
+
 def estimate(one: Seen, spread: Between, confidence: float = 0.95) -> Interval:
     """Of one size from all its visits; a visit far from the others moves it little."""
     if one.once is not None:
         return Interval(one.once[0], one.mids[0], one.once[1], one.drift)
-    n = len(one.mids)
-    middle = statistics.median(one.mids)
+    sure = _sure(one)
+    n = len(sure)
+    middle = statistics.median(mid for mid, _ in sure)
     most = ODD * spread.sd if n > 2 and spread.sd > 0 else math.inf
-    mid = middle + sum(max(-most, min(most, x - middle)) for x in one.mids) / n
-    within = math.sqrt(sum(half * half for half in one.halves)) / n
+    mid = middle + sum(max(-most, min(most, x - middle)) for x, _ in sure) / n
+    within = math.sqrt(sum(half * half for _, half in sure)) / n
     half = max(within, spread.half_width(n, confidence))
     return Interval(mid - half, mid, mid + half, one.drift)
 

@@ -57,11 +57,12 @@ def measure(
     model, fault = calibration.tried(outcome.cells, header.machine)
     if fault:
         click.echo(f"note: no model of this machine, the times stand: {fault}", err=True)
-    options = header.options | ({"unmeasured": list(outcome.unmeasured)} if outcome.unmeasured else {})
+    ended = {"unmeasured": list(outcome.unmeasured), "lost": outcome.lost}
+    options = header.options | {name: value for name, value in ended.items() if value}
     return msgspec.structs.replace(
         header,
         options=machine.scrub(options),
-        complete=not outcome.unmeasured,
+        complete=not outcome.unmeasured and not outcome.lost,
         model=as_record(model),
         cells=tuple(map(clean, outcome.cells)) + beside.cells,
     )
@@ -253,6 +254,8 @@ def finish(
             out.print(Text(f"NO VERDICT for {'; '.join(missing)}"), style="bold")
     finally:  # a closed pipe or a full disk behind standard output
         export.write_all(targets, report.make(run, targets, points=not quiet))
+    if "lost" in run.options:  # the journal stays, for --resume
+        return Exit.ERROR
     if journal is not None:
         journal.path.unlink(missing_ok=True)
     return Exit.NO_VERDICT if missing else Exit.OK

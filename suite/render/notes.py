@@ -48,8 +48,10 @@ def one_visit(run: Run, lines: Sequence[Line]) -> Iterable[str]:
 
 
 def incomplete(run: Run, lines: Sequence[Line]) -> Iterable[str]:
-    """What the time did not suffice for."""
-    if not run.complete:
+    """What the time did not suffice for, or what ended the run before."""
+    if "lost" in run.options:
+        yield f"INCOMPLETE: {run.options['lost']}. What was whole by then is shown."
+    elif not run.complete:
         left = "; ".join(run.options.get("unmeasured", ())) or "some sizes"
         yield f"INCOMPLETE, the time budget was spent: not measured: {left}."
 

@@ -122,3 +122,15 @@ def test_a_visit_with_the_clock_held_down_counts_where_there_is_no_other():
     both = seen(*cells(visit(0.1), visit(-0.2), slow=(1,)))
     assert both.mids == pytest.approx((0.1,))
     assert seen(*cells(visit(-0.2), slow=(0,))).mids == pytest.approx((-0.2,))
+
+
+def test_sizes_of_a_single_pair_leave_the_others_their_verdicts():
+    short = Seen((2.0,), (math.inf,))
+    found = ratios({16: short, 32: short, 64: Seen((2.0,), (0.01,))})
+    assert [found[size].verdict for size in (16, 32, 64)] == ["undecided", "undecided", "win"]
+
+
+def test_a_visit_of_a_single_pair_does_not_undo_the_others():
+    one = Seen((0.6, 5.0, 0.62), (0.01, math.inf, 0.01))
+    found = estimate(one, between([one, Seen((0.1, 0.11), (0.01, 0.01))]))
+    assert found.mid == pytest.approx(0.61) and math.isfinite(found.high)

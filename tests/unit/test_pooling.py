@@ -3,6 +3,7 @@
 import msgspec
 
 from backends.base import Problem
+from suite.analysis.controls import DELAY_KEY, group_resolution
 from suite.analysis.ratio import paired_logs
 from suite.pooling import pooled
 from suite.record import Cell
@@ -38,10 +39,30 @@ def test_another_thread_count_is_another_candidate():
     assert one.threads == 2 and one.samples_s == (1.0, 2.0) and one.round_of == (2, 3)
 
 
-def test_a_visit_without_a_time_says_so_and_one_after_it_starts_anew():
+def test_a_visit_without_a_time_says_so_and_costs_no_earlier_one():
     failed = msgspec.structs.replace(cell(), samples_s=(), round_of=(), inner=(), skip_reason="no memory")
-    assert pooled([cell()], [failed]) == [failed]
+    once = pooled([cell()], [failed])
+    assert once == [failed, cell()]
     assert pooled([failed], [cell()])[0].samples_s == (1.0, 2.0)
+    (again,) = pooled(once, [cell()])
+    assert again.samples_s == (1.0, 2.0, 1.0, 2.0) and again.round_of == (0, 1, 2, 3)
+
+
+def test_a_side_that_could_not_be_opened_again_keeps_its_time_and_its_controls():
+    first = [cell(), cell("g", "cuda", kernel_hash="h"),
+             cell("g", "cuda", role="control_aa", kernel_hash="h")]  # fmt: skip
+    skipped = cell("g", "cuda", samples=(), rounds=(), skip_reason="no memory")
+    found = pooled(first, [cell(), skipped])
+    assert found[1:] == [skipped, *first[1:]]
+    assert list(paired_logs(found[0], found[2])) == [0.0, 0.0]
+
+
+def test_controls_that_a_visit_could_not_afford_stay_while_their_candidate_does():
+    control = cell(role="control_aa", samples=(1.0, 2.1))
+    once, kept = pooled([cell(), control], [cell()])
+    assert once.round_of == (0, 1, 2, 3) and kept == control
+    assert group_resolution([once, kept]).controls
+    assert [c.role for c in pooled([cell(), control], [cell("other")])] == ["candidate"]
 
 
 def test_a_third_visit_counts_on_from_the_second():
@@ -63,3 +84,21 @@ def test_visits_are_numbered_on_and_counts_add_up():
     (twice,) = pooled(once, [cell(visit_of=(0, 0), throttled=2, slow_visits=(0,))])
     assert twice.visit_of == (0, 0, 1, 1, 2, 2) and twice.slow_visits == (0, 2)
     assert (twice.throttled, twice.outliers) == (4, 2)
+
+
+def test_each_visit_has_the_known_delay_of_its_own():
+    """The machine is 1.3 times slower in the later visits, and so is the delay; there is no noise."""
+
+    def visit(time_s, rounds):
+        about = {"rounds": tuple(range(rounds)), "visit_of": (0,) * rounds}
+        delay_s = 0.05 * time_s
+        delayed = cell(role="control_delay", samples=(time_s + delay_s,) * rounds,
+                       config={DELAY_KEY: delay_s}, **about)  # fmt: skip
+        return [cell(samples=(time_s,) * rounds, **about), delayed]
+
+    twice = pooled(visit(1.0, 12), visit(1.3, 8))
+    assert group_resolution(twice).ratio < 1.0001
+    thrice = pooled(twice, visit(1.3, 8))
+    assert group_resolution(thrice).ratio < 1.0001
+    without = pooled(thrice, visit(2.0, 8)[:1])
+    assert group_resolution(without).ratio < 1.0001 and len(without) == 2

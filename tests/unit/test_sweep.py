@@ -1,9 +1,18 @@
 """How the time budget of a run is shared among the sizes."""
 
-from backends.base import Problem
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from backends.base import DeviceLost, Problem
 from backends.null import NullBackend
-from suite import harness, record, sweep, sweep_visits
+from suite import harness, record, search, sweep, sweep_visits
 from suite.clock import FakeClock
+from suite.exits import Exit
+from suite.experiments import crossover
+from suite.render import notes
 from suite.request import Asked, Request, checked
 
 
@@ -137,3 +146,100 @@ def test_the_journal_brings_visits_back():
     readings.restore(64, group)
     assert readings.counts == {(64, Asked("resident", 1)): 3}
     assert readings.known()[64][Asked("resident", 1)].visits == 3
+
+
+def times(name, device, rounds=6):
+    """A cell with a time in that many rounds of one visit."""
+    many = {"samples_s": (1.0,) * rounds, "round_of": tuple(range(rounds)), "inner": (1,) * rounds}
+    return cell(name, device, visit_of=(0,) * rounds, **many)
+
+
+class TestFailedRevisit:
+    """What the search believes is what the record holds."""
+
+    Q = Asked("resident", 1)
+
+    def readings(self, *later):
+        readings = sweep_visits.Readings([self.Q])
+        readings.add(64, [self.Q], [times("c", "cpu"), times("g", "cuda")], 0.0)
+        return readings, readings.add(64, [self.Q], later, 9.0)
+
+    def test_the_earlier_visit_stays_in_the_record_and_in_the_reading(self):
+        failed = cell("g", "cuda", skip_reason="no memory")
+        readings, group = self.readings(times("c", "cpu"), failed)
+        assert failed in group
+        assert [len(c.samples_s) for c in readings.stood(64, self.Q)] == [12, 6]
+        assert readings.known()[64][self.Q] is not None
+
+    def test_no_reading_stays_of_what_has_no_pairs_any_more(self):
+        readings, _ = self.readings(times("other", "cpu"), cell("g", "cuda", skip_reason="no memory"))
+        assert readings.known()[64][self.Q] is None
+
+
+def test_one_gate_for_all_visits_only_where_the_same_two_stand(monkeypatch):
+    asked = checked(Request(sizes=(64,), transfers=("resident",)))
+    gates = []
+    measuring = sweep.Measuring(asked, measure=lambda *about, gate, **more: gates.append(gate) or [])
+    for stood in ([times("c", "cpu"), times("g", "cuda")], [times("c", "cpu")]):
+        readings = sweep_visits.Readings(asked.questions)
+        readings.restore(64, stood)
+        problem = asked.problem(asked.sweeps[0], 64)
+        measuring._measure(asked.sweeps[0], 64, problem, asked.questions, readings)
+    assert gates[0] is not None and gates[1] is None
+
+
+def test_a_budget_spent_before_the_band_was_narrow_is_told():
+    def left_of(budget_s):
+        clock = FakeClock()
+        pair = [NullBackend("cpu", "cpu", lambda p, *about: 1e-6 * p.m**2, clock=clock),
+                NullBackend("gpu", "cuda", gpu({"resident": 45}), clock=clock)]  # fmt: skip
+        asked = checked(Request(sizes=(16, 32, 64, 128), transfers=("resident",), time_budget_s=budget_s))
+        return sweep.Measuring(asked, pair, clock=clock, now=clock.now).run().unmeasured
+
+    assert left_of(60) == ()
+    assert any("further visits to" in text and "resident" in text for text in left_of(2))
+
+
+def lost_at(size, clock, calls=0):
+    """A scripted pair whose GPU is lost in the call after the first `calls` at `size`."""
+
+    def time_fn(problem, transfer, reuse, index):
+        if problem.m == size and index >= calls:
+            raise DeviceLost(719, "cuStreamSynchronize")
+        return 1e-4
+
+    cpu = NullBackend("cpu", "cpu", lambda p, *about: 1e-6 * p.m**2, clock=clock)
+    return [cpu, NullBackend("gpu", "cuda", time_fn, clock=clock)]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 5, 20, 40])
+def test_a_lost_device_ends_the_run_with_the_groups_that_were_whole(calls):
+    clock = FakeClock()
+    asked = checked(Request(sizes=(16, 32, 64, 128), transfers=("resident",)))
+    found = sweep.Measuring(asked, lost_at(64, clock, calls), clock=clock, now=clock.now).run()
+    assert found.lost == "the device is lost (719): cuStreamSynchronize"
+    assert {c.problem.m for c in found.cells if c.samples_s} == {16, 32}
+    assert not any(c.skip_reason for c in found.cells)
+
+
+def test_a_run_that_lost_its_device_is_incomplete_and_says_so():
+    clock = FakeClock()
+    asked = checked(Request(sizes=(16, 32, 64), transfers=("resident",)))
+    run = crossover.measure(asked, chosen=lost_at(64, clock), clock=clock)
+    assert not run.complete and run.options["lost"].startswith("the device is lost")
+    assert "device is lost" in " ".join(notes.incomplete(run, ()))
+    out = Console(file=io.StringIO())
+    assert crossover.finish(run, asked, out, {}, None, True) == Exit.ERROR
+
+
+def test_the_document_knows_the_caps_at_which_a_search_ends():
+    text = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text(encoding="utf-8")
+    section = text.split("### How a search ends")[1].split("\n### ")[0]
+    limit = checked(Request()).grid.limit
+    for words in (
+        f"their {search.MOST_VISITS} visits each (`MOST_VISITS`",
+        f"had {search.MOST_AGAIN} further visits in all (`MOST_AGAIN`)",
+        f"or {limit} sizes were measured",
+    ):
+        assert words in section
+    assert search.SLACK == 2 and "at most twice as wide as asked" in section
