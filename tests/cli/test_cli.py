@@ -73,7 +73,7 @@ def test_without_a_command_the_help_is_shown_as_it_is():
 
 
 WRONG = [
-    (("nosuch",), "command 'nosuch' is unknown: use one of crossover, doctor"),
+    (("nosuch",), "command 'nosuch' is unknown: use one of calibrate, crossover, doctor"),
     (("crossover", "--nosuch"), "--nosuch"),
     (("crossover", "--dtype", "float33"), "'float33' is unknown: use one of float64, float32"),
     (("crossover", "--math", "fp31"), "'fp31' is unknown"),

@@ -73,7 +73,8 @@ def judge(kernel: source.Kernel, dtype: str, fault: list[str]) -> None:
     path, include = planted(place, kernel, fault)
 
     def compiled(_name: str, _dtype: str, _target: str, more: compiling.Defines = ()) -> compiling.Compiled:
-        defines = {**kernel.defines(dtype), **dict(more)}
+        realigns = {"REALIGNS": 1} if kernel.header.realigns else {}
+        defines = {**kernel.defines(dtype), **dict(more), **realigns}
         built = stand_in.compile_source(path, kernel.header.entry, defines, include)
         return compiling.Compiled(str(built).encode(), 0.0, "", "")
 

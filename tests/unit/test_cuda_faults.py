@@ -61,8 +61,12 @@ COPYING = {
 PIECEWISE = {
     "no bound on rows copied": [PIECES, "i * STEP < rows ? bytes : 0", "bytes"],
     "no bound on columns copied": [PIECES, "max(0, min(columns * SIZE, WIDTH))", "WIDTH"],
-    "no bound on rows held": [PIECES, "(part * EACH + j) * STEP < rows ? columns : 0", "columns"],
-    "no bound on columns held": [PIECES, "(left > 1, pair", "(left > 0, pair"],
+    "no bound on rows held": [
+        PIECES,
+        "i * STEP < rows ? max(0, min(columns, VECTOR)) : 0",
+        "max(0, min(columns, VECTOR))",
+    ],
+    "no bound on columns held": [PIECES, "max(0, min(columns, VECTOR))", "VECTOR"],
     "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
 }
 SLABS = {
@@ -187,7 +191,7 @@ FAULTS |= {
     "cuda:14_batched": {
         "no first barrier": [BATCHED, "__syncthreads(); // the slices", "// the slices"],
         "no second barrier": [BATCHED, "__syncthreads(); // and read", "// and read"],
-        "no wait": [BATCHED, "cp_async_wait<0>();", ""],
+        "no wait": [BATCHED, "cp_async_wait<STAGES - 1>();", ""],
         "no bound on rows stored": [BATCHED, "if (at >= height) break;", ""],
         "no bound on columns stored": [BATCHED, "else if (column(j) < width)", "else"],
         "no bound on entries": [BATCHED, "row < rows && column < columns", "true"],
@@ -240,7 +244,7 @@ FAULTS |= {
         "no bound on single entries": [ADD, "blockIdx.x == 0 && single < p.n", "blockIdx.x == 0"],
     },
     "cuda:31_copy": {
-        "no bound on packs written": [COPIED, "if (at < packs) write_vector", "write_vector"],
+        "no bound on packs written": [COPIED, "if (at < packs) write_once", "write_once"],
         "packs at any address": [COPIED, "if (to_boundary(a) != phase)", "if (false)"],
         "no bound on entries": [COPIED, "if (at < n) c[at]", "c[at]"],
         "no single entries": [COPIED, "blockIdx.x == 0 && single", "false && single"],

@@ -351,7 +351,8 @@ class TestOutcomes:
         }
         assert self.run(tmp_path).returncode == 5, "nothing is left"
 
-    def test_tests_have_one_name_wherever_the_file_is_and_whether_it_exists(self, tmp_path):
+    def test_tests_have_one_name_wherever_the_file_is_and_whether_it_exists(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
         for folder in ("checkout/tests", "results"):
             (tmp_path / folder).mkdir(parents=True)
         (tmp_path / "checkout/pyproject.toml").write_text(
