@@ -66,8 +66,6 @@ PIECEWISE = {
         "i * STEP < rows ? max(0, min(columns, VECTOR)) : 0",
         "max(0, min(columns, VECTOR))",
     ],
-    "no bound on columns held": [PIECES, "max(0, min(columns, VECTOR))", "VECTOR"],
-    "16 bytes at any address": [GEMM, "if (is_aligned(a, 16) && is_aligned(b, 16))", "if (true)"],
 }
 SLABS = {
     "no bound on rows stored": [SLAB, "int(at) < rows && ", ""],
@@ -162,7 +160,6 @@ FAULTS = {
         "no last barrier": [GEMM, "__syncthreads(); // nobody", "// nobody"],
         "a slab read too early": [GEMM, f"{WRITE}      __syncwarp();", WRITE],
         "no swizzle": ["swizzle.cuh", "row / 2 % 4 : row % 8", "0 : 0"],
-        "tiles in the wrong order": ["swizzle.cuh", "(offset ^ swizzle(rows) * 16)", "offset"],
         **PIECEWISE,
         **FRAGMENT_SLABS,
     },
