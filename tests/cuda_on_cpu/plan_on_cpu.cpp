@@ -33,23 +33,14 @@ static long long cover(index_t m, index_t n, index_t batch, unsigned blocks, uns
   return strange;
 }
 
-extern "C" long long cover_128_256_2_2(long long m, long long n, long long batch, unsigned blocks,
-                                       unsigned char *counts, double *work) {
-  return cover<128, 256, 2, 8, 2>(m, n, batch, blocks, counts, work);
-}
-extern "C" long long cover_128_256_1_2(long long m, long long n, long long batch, unsigned blocks,
-                                       unsigned char *counts, double *work) {
-  return cover<128, 256, 1, 16, 2>(m, n, batch, blocks, counts, work);
-}
-extern "C" long long cover_128_128_2_2(long long m, long long n, long long batch, unsigned blocks,
-                                       unsigned char *counts, double *work) {
-  return cover<128, 128, 2, 8, 2>(m, n, batch, blocks, counts, work);
-}
-extern "C" long long cover_128_256_4_4(long long m, long long n, long long batch, unsigned blocks,
-                                       unsigned char *counts, double *work) {
-  return cover<128, 256, 4, 4, 4>(m, n, batch, blocks, counts, work);
-}
-extern "C" long long cover_128_128_1_1(long long m, long long n, long long batch, unsigned blocks,
-                                       unsigned char *counts, double *work) {
-  return cover<128, 128, 1, 12, 1>(m, n, batch, blocks, counts, work);
-}
+#define COVER(left, right, cluster, group, cuts)                                                   \
+  extern "C" long long cover_##left##_##right##_##cluster##_##cuts(                                \
+      long long m, long long n, long long batch, unsigned blocks, unsigned char *counts,           \
+      double *work) {                                                                              \
+    return cover<left, right, cluster, group, cuts>(m, n, batch, blocks, counts, work);            \
+  }
+COVER(128, 256, 2, 8, 2)
+COVER(128, 256, 1, 16, 2)
+COVER(128, 128, 2, 8, 2)
+COVER(128, 256, 4, 4, 4)
+COVER(128, 128, 1, 12, 1)
